@@ -1,0 +1,177 @@
+package v1alpha1
+
+// Condition types of a WindowsHost. All are positive: True is what one wants to see, but for Deleting and Paused.
+const (
+	// ConditionReady sums up the others and the Node: True when the Node is Ready and the machine equals its plan.
+	ConditionReady = "Ready"
+	// ConditionTrusted says whether the machine's host key is one that may be talked to.
+	ConditionTrusted = "Trusted"
+	// ConditionReachable says whether the operator can log in.
+	ConditionReachable = "Reachable"
+	// ConditionPreflightPassed says whether cluster and machine have what is needed, checked before anything is changed.
+	ConditionPreflightPassed = "PreflightPassed"
+	// ConditionInSync says whether the machine equals the plan.
+	ConditionInSync = "InSync"
+	// ConditionRegistered says whether the Node exists and is this host's.
+	ConditionRegistered = "Registered"
+	// ConditionDeleting is there while the host is being deleted.
+	ConditionDeleting = "Deleting"
+	// ConditionPaused is there while nothing is done.
+	ConditionPaused = "Paused"
+)
+
+// ConditionFactsComplete is the condition type of a WindowsNodeProfile: True when all facts about the cluster were found.
+const ConditionFactsComplete = "FactsComplete"
+
+// Reasons of ConditionReady that no other condition has; where another condition is not True, Ready carries its reason.
+const (
+	// ReasonNodeReady surfaces when the Node is Ready and the machine is in sync.
+	ReasonNodeReady = "NodeReady"
+	// ReasonNodeNotReady surfaces when the Node is registered and its kubelet says it is not ready.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNotChecked surfaces on a condition that an earlier one keeps from being looked at.
+	ReasonNotChecked = "NotChecked"
+)
+
+// Reasons of ConditionTrusted.
+const (
+	// ReasonHostKeyPinned surfaces when the machine showed a key of spec.hostKeys.
+	ReasonHostKeyPinned = "HostKeyPinned"
+	// ReasonHostKeyTrustedOnFirstUse surfaces when the key is the one pinned in status.hostKey.
+	ReasonHostKeyTrustedOnFirstUse = "HostKeyTrustedOnFirstUse"
+	// ReasonHostKeyUnknown surfaces when no key is pinned and the profile's policy is Strict.
+	ReasonHostKeyUnknown = "HostKeyUnknown"
+	// ReasonHostKeyChanged surfaces when the machine shows another key than the pinned one. It ends when a person acts.
+	ReasonHostKeyChanged = "HostKeyChanged"
+	// ReasonTrustWindowClosed surfaces when a Machine's key was not seen within 30 minutes of its being Provisioned.
+	ReasonTrustWindowClosed = "TrustWindowClosed"
+	// ReasonHostKeyInvalid surfaces when a line of spec.hostKeys is not a public key.
+	ReasonHostKeyInvalid = "HostKeyInvalid"
+)
+
+// Reasons of ConditionReachable.
+const (
+	// ReasonConnected surfaces when the operator has logged in.
+	ReasonConnected = "Connected"
+	// ReasonConnecting surfaces while the first connection is being made.
+	ReasonConnecting = "Connecting"
+	// ReasonUnreachable surfaces when nothing answers at the address.
+	ReasonUnreachable = "Unreachable"
+	// ReasonAuthenticationFailed surfaces when the machine refuses user and key.
+	ReasonAuthenticationFailed = "AuthenticationFailed"
+	// ReasonConnectionLost surfaces when the connection ended in the middle of an answer.
+	ReasonConnectionLost = "ConnectionLost"
+	// ReasonCredentialsMissing surfaces when the Secret or its key private-key.pem is not there.
+	ReasonCredentialsMissing = "CredentialsMissing"
+	// ReasonCredentialsInvalid surfaces when private-key.pem is not a usable private key.
+	ReasonCredentialsInvalid = "CredentialsInvalid"
+	// ReasonNotAllowed surfaces on a host outside the operator's namespace, or at an address that may not be used.
+	ReasonNotAllowed = "NotAllowed"
+	// ReasonAgentFailed surfaces when the agent could not be put on the machine or did not answer sensibly.
+	ReasonAgentFailed = "AgentFailed"
+)
+
+// Reasons of ConditionPreflightPassed and of a profile's ConditionFactsComplete.
+const (
+	// ReasonPreflightPassed surfaces when nothing is missing.
+	ReasonPreflightPassed = "PreflightPassed"
+	// ReasonPreflightFailed surfaces when the machine cannot be a node as it is; the message lists every finding.
+	ReasonPreflightFailed = "PreflightFailed"
+	// ReasonProfileMissing surfaces when spec.profileRef names no WindowsNodeProfile.
+	ReasonProfileMissing = "ProfileMissing"
+	// ReasonFactsComplete surfaces when all facts were found.
+	ReasonFactsComplete = "FactsComplete"
+	// ReasonFactsMissing surfaces when a fact about the cluster was not found and not set in the profile.
+	ReasonFactsMissing = "FactsMissing"
+	// ReasonFactsForbidden surfaces when the operator may not read a source; the message names verb and resource.
+	ReasonFactsForbidden = "FactsForbidden"
+	// ReasonFactsDisagree surfaces when two sources contradict each other; the first in order is used.
+	ReasonFactsDisagree = "FactsDisagree"
+	// ReasonIgnitionMissing surfaces when the named Secret, ConfigMap or MachineConfig, or its key, is not there.
+	ReasonIgnitionMissing = "IgnitionMissing"
+	// ReasonIgnitionInvalid surfaces when the worker ignition cannot be read.
+	ReasonIgnitionInvalid = "IgnitionInvalid"
+	// ReasonPlanInvalid surfaces when no valid plan can be made from facts and profile.
+	ReasonPlanInvalid = "PlanInvalid"
+)
+
+// Reasons of ConditionInSync.
+const (
+	// ReasonInSync surfaces when the machine equals the plan.
+	ReasonInSync = "InSync"
+	// ReasonStaging surfaces while payload is sent.
+	ReasonStaging = "Staging"
+	// ReasonStagingFailed surfaces when the machine refused the payload.
+	ReasonStagingFailed = "StagingFailed"
+	// ReasonApplying surfaces while the agent applies the plan.
+	ReasonApplying = "Applying"
+	// ReasonStepFailed surfaces when a step failed; the agent tries again by itself.
+	ReasonStepFailed = "StepFailed"
+	// ReasonPlanRefused surfaces when the agent refused the plan: another or newer owner, or an older agent.
+	ReasonPlanRefused = "PlanRefused"
+	// ReasonRebooting surfaces while the machine restarts.
+	ReasonRebooting = "Rebooting"
+	// ReasonRebootNeeded surfaces when a registered node needs a reboot, which waits for a person.
+	ReasonRebootNeeded = "RebootNeeded"
+)
+
+// Reasons of ConditionRegistered.
+const (
+	// ReasonRegistered surfaces when the Node exists and is this host's.
+	ReasonRegistered = "Registered"
+	// ReasonWaitingForKubelet surfaces until the kubelet has been started.
+	ReasonWaitingForKubelet = "WaitingForKubelet"
+	// ReasonWaitingForCertificate surfaces until the kubelet's first certificate was asked for and approved.
+	ReasonWaitingForCertificate = "WaitingForCertificate"
+	// ReasonWaitingForNode surfaces between the certificate and the Node.
+	ReasonWaitingForNode = "WaitingForNode"
+	// ReasonNodeConflict surfaces when a Node of that name exists and is not this host's.
+	ReasonNodeConflict = "NodeConflict"
+)
+
+// Reasons of ConditionDeleting.
+const (
+	// ReasonCleaning surfaces while the machine is brought back to what it was.
+	ReasonCleaning = "Cleaning"
+	// ReasonCleaningFailed surfaces when it cannot be; the message says how to go on without.
+	ReasonCleaningFailed = "CleaningFailed"
+)
+
+// Reasons of ConditionPaused.
+const (
+	// ReasonPaused surfaces while spec.paused or the paused annotation is set.
+	ReasonPaused = "Paused"
+)
+
+// Reasons of events, beside those of the conditions.
+const (
+	// EventHostCreated surfaces on a Machine when its WindowsHost was made.
+	EventHostCreated = "WindowsHostCreated"
+	// EventNameConflict surfaces on a Machine whose name a WindowsHost of another origin has.
+	EventNameConflict = "NameConflict"
+	// EventNoAddress surfaces on a Machine that has no address the operator could use.
+	EventNoAddress = "NoUsableAddress"
+	// EventNameTooLong surfaces on a Machine whose name Windows cuts to 15 characters.
+	EventNameTooLong = "NameTooLong"
+	// EventForeignNode surfaces on a Machine that already has a Node which somebody else set up.
+	EventForeignNode = "ForeignNode"
+	// EventMachineReleased surfaces on a Machine that lost the os-id label or gained the ignore label.
+	EventMachineReleased = "MachineReleased"
+	// EventHostKeyPinned surfaces on a host whose key was pinned on first use.
+	EventHostKeyPinned = "HostKeyPinned"
+	// EventTicketIssued surfaces when a bootstrap ticket was issued.
+	EventTicketIssued = "TicketIssued"
+	// EventRebooting surfaces when the operator restarts a machine.
+	EventRebooting = "Rebooting"
+	// EventStep surfaces when a step begins.
+	EventStep = "StepStarted"
+	// EventRiskyBinding surfaces on a profile while a binding lets bootstrap identities join under any name.
+	EventRiskyBinding = "RiskyBinding"
+	// EventCSRApproved and EventCSRDenied surface on a host.
+	EventCSRApproved = "CertificateApproved"
+	EventCSRDenied   = "CertificateDenied"
+)
+
+// SkipCleaningAnnotation on a WindowsHost lets its deletion finish though the machine cannot be cleaned, while its
+// value is "true".
+const SkipCleaningAnnotation = Group + "/skip-cleaning"

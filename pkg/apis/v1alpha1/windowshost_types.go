@@ -1,0 +1,272 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// WindowsHost is a Windows machine that shall be a node of this cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=winhost;wh,categories=windows
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.spec.address`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.node.name`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Plan",type=string,JSONPath=`.status.plan.short`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.machineRef.name`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+type WindowsHost struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +required
+	Spec WindowsHostSpec `json:"spec"`
+	// +optional
+	Status WindowsHostStatus `json:"status,omitempty"`
+}
+
+// WindowsHostList is a list of WindowsHosts.
+//
+// +kubebuilder:object:root=true
+type WindowsHostList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WindowsHost `json:"items"`
+}
+
+// Transport is the protocol that reaches a host.
+// +kubebuilder:validation:Enum=SSH
+type Transport string
+
+// TransportSSH is the only transport of this version.
+const TransportSSH Transport = "SSH"
+
+// WindowsHostSpec is what the user, or the Machine controller, asks for.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.machineRef) || has(self.machineRef)",message="machineRef cannot be removed; delete the WindowsHost instead"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || has(self.nodeName)",message="nodeName cannot be removed once set"
+type WindowsHostSpec struct {
+	// Address is the IP address or DNS name at which the machine answers. A host of a Machine follows the Machine's
+	// address; a host made by hand keeps the one it was made with.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || !format.dns1123Subdomain().validate(self).hasValue()",message="address must be an IP address or a DNS name in lower case"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || !ip(self).isLinkLocalUnicast() && !ip(self).isUnspecified() && !ip(self).isLinkLocalMulticast()",message="address must not be link-local or unspecified: no other machine can reach it"
+	// +required
+	Address string `json:"address"`
+	// Port of the transport; the profile's connection.port when absent.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+	// Transport to use.
+	// +kubebuilder:default=SSH
+	// +optional
+	Transport Transport `json:"transport,omitempty"`
+	// Username of an administrator on the machine. A domain user is written DOMAIN\user.
+	// +kubebuilder:default=Administrator
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\s\"]')",message="username must not hold blanks or quotes"
+	// +optional
+	Username string `json:"username,omitempty"`
+	// CredentialsRef names the Secret in this namespace whose key private-key.pem logs in as Username.
+	// +optional
+	CredentialsRef *SecretReference `json:"credentialsRef,omitempty"`
+	// HostKeys are the public keys that the machine may show, each as a line of authorized_keys ("ssh-ed25519 AAAA…").
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=8192
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( .*)?$`
+	// +listType=atomic
+	// +optional
+	HostKeys []string `json:"hostKeys,omitempty"`
+	// NodeIP is the address that the node registers with; Address when absent and an IP address.
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="nodeIP must be an IP address"
+	// +optional
+	NodeIP string `json:"nodeIP,omitempty"`
+	// NodeName is the name of the Node; the machine's host name in lower case when absent.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="nodeName must be a DNS label in lower case"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot change; delete the WindowsHost and make a new one"
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// ProfileRef names the WindowsNodeProfile.
+	// +kubebuilder:default={name: default}
+	// +optional
+	ProfileRef ProfileReference `json:"profileRef,omitempty"`
+	// MachineRef ties the host to a Machine; written by the operator.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="machineRef cannot change"
+	// +optional
+	MachineRef *MachineReference `json:"machineRef,omitempty"`
+	// Paused stops all work on the host; a Ready node stays Ready.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// SecretReference names a Secret in the same namespace.
+type SecretReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// ProfileReference names a WindowsNodeProfile.
+type ProfileReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// MachineReference identifies a Machine of machine.openshift.io.
+type MachineReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	UID string `json:"uid"`
+}
+
+// WindowsHostStatus is what the operator has seen.
+type WindowsHostStatus struct {
+	// Conditions: Ready (summary), Reachable, Trusted, PreflightPassed, InSync, Registered, Deleting, Paused.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the metadata.generation that the status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Step is the step under way or the one that failed, for example "5/9 join-network".
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Step string `json:"step,omitempty"`
+	// HostKey is the key that was pinned on first use.
+	// +optional
+	HostKey *PinnedHostKey `json:"hostKey,omitempty"`
+	// MachineAddresses and names that a serving certificate may carry, as the Machine's status has them; empty for a
+	// host made by hand.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=253
+	// +optional
+	MachineAddresses []string `json:"machineAddresses,omitempty"`
+	// MachineProvisioned is when the Machine was first seen Provisioned; trust on first use ends 30 minutes later.
+	// +optional
+	MachineProvisioned *metav1.Time `json:"machineProvisioned,omitempty"`
+	// OS of the machine.
+	// +optional
+	OS *OSStatus `json:"os,omitempty"`
+	// Node of the host.
+	// +optional
+	Node *NodeStatus `json:"node,omitempty"`
+	// Plan that the machine is to have.
+	// +optional
+	Plan *PlanStatus `json:"plan,omitempty"`
+	// Ticket is the bootstrap credential that is out.
+	// +optional
+	Ticket *TicketStatus `json:"ticket,omitempty"`
+	// BootID of the machine when it was last seen.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// Failures counts the passes that failed in a row for the same reason.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+}
+
+// PinnedHostKey is a host key that was accepted on first use.
+type PinnedHostKey struct {
+	// Key as a line of authorized_keys.
+	// +kubebuilder:validation:MaxLength=8192
+	// +required
+	Key string `json:"key"`
+	// Fingerprint as ssh-keygen prints it.
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Fingerprint string `json:"fingerprint"`
+	// PinnedAt is when.
+	// +required
+	PinnedAt metav1.Time `json:"pinnedAt"`
+}
+
+// OSStatus names the version of Windows.
+type OSStatus struct {
+	// Build number, for example 20348.
+	// +optional
+	Build int32 `json:"build,omitempty"`
+	// UBR is the update revision.
+	// +optional
+	UBR int32 `json:"ubr,omitempty"`
+	// Name, for example "Windows Server 2022".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Name string `json:"name,omitempty"`
+}
+
+// NodeStatus is the host's Node.
+type NodeStatus struct {
+	// Name that the node has or will have, fixed before the first ticket.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+	// UID of the Node that registered.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// ManagementIP that the machine reported over the trusted connection before the ticket was issued.
+	// +kubebuilder:validation:MaxLength=45
+	// +optional
+	ManagementIP string `json:"managementIP,omitempty"`
+}
+
+// PlanStatus is the plan that the machine is to have, and the one that it has.
+type PlanStatus struct {
+	// Digest of the desired plan (SHA-256, hexadecimal), Short its first 8 digits.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	Short string `json:"short,omitempty"`
+	// Generation fences: it grows with each new plan.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// Applied is the digest of the plan that the machine was last seen in sync with.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Applied string `json:"applied,omitempty"`
+	// KubeletStarted is when the plan in progress reached the kubelet.
+	// +optional
+	KubeletStarted *metav1.Time `json:"kubeletStarted,omitempty"`
+}
+
+// TicketStatus describes the bootstrap credential; the credential itself is never stored.
+type TicketStatus struct {
+	// ServiceAccount in the bootstrap namespace.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	ServiceAccount string `json:"serviceAccount"`
+	// ID changes with each ticket; one client certificate is approved for each.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	ID string `json:"id"`
+	// Expires is when the newest token of the ticket ends.
+	// +required
+	Expires metav1.Time `json:"expires"`
+	// ApprovedCSR is the name of the request that was approved for this ticket.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ApprovedCSR string `json:"approvedCSR,omitempty"`
+}

@@ -1,0 +1,245 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// WindowsNodeProfile says how Windows hosts are set up. The operator makes one named "default" at start when there is
+// none, and never overwrites a field that somebody else set.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=winprofile,categories=windows
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.mode`
+// +kubebuilder:printcolumn:name="Trust",type=string,JSONPath=`.spec.trust.hostKeyPolicy`
+// +kubebuilder:printcolumn:name="API",type=string,JSONPath=`.status.discovered.apiServer`
+// +kubebuilder:printcolumn:name="Complete",type=string,JSONPath=`.status.conditions[?(@.type=="FactsComplete")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type WindowsNodeProfile struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec WindowsNodeProfileSpec `json:"spec,omitempty"`
+	// +optional
+	Status WindowsNodeProfileStatus `json:"status,omitempty"`
+}
+
+// WindowsNodeProfileList is a list of WindowsNodeProfiles.
+//
+// +kubebuilder:object:root=true
+type WindowsNodeProfileList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WindowsNodeProfile `json:"items"`
+}
+
+// WindowsNodeProfileSpec holds settings; each has a safe default.
+type WindowsNodeProfileSpec struct {
+	// +kubebuilder:default={}
+	// +optional
+	Connection ConnectionSpec `json:"connection,omitempty"`
+	// +kubebuilder:default={}
+	// +optional
+	Trust TrustSpec `json:"trust,omitempty"`
+	// Cluster overrides what is discovered.
+	// +optional
+	Cluster ClusterSpec `json:"cluster,omitempty"`
+	// +optional
+	Ignition *IgnitionSpec `json:"ignition,omitempty"`
+	// +kubebuilder:default={}
+	// +optional
+	Network NetworkSpec `json:"network,omitempty"`
+	// +kubebuilder:default={}
+	// +optional
+	Kubelet KubeletSpec `json:"kubelet,omitempty"`
+}
+
+// ConnectionSpec is how hosts are reached when they do not say so themselves.
+type ConnectionSpec struct {
+	// Port of SSH.
+	// +kubebuilder:default=22
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+	// Username for Machines; the platform's usual one when absent: capi on Azure, Administrator elsewhere.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Username string `json:"username,omitempty"`
+	// CredentialsRef names the Secret (key private-key.pem) for hosts that name none.
+	// +kubebuilder:default={name: cloud-private-key}
+	// +optional
+	CredentialsRef SecretReference `json:"credentialsRef,omitempty"`
+}
+
+// HostKeyPolicy says what to do about a host key that nobody pinned.
+// +kubebuilder:validation:Enum=Strict;TrustOnFirstUse
+type HostKeyPolicy string
+
+// Host key policies.
+const (
+	// HostKeyStrict accepts keys in spec.hostKeys only.
+	HostKeyStrict HostKeyPolicy = "Strict"
+	// HostKeyTrustOnFirstUse also pins the first key of a host, for a Machine only within 30 minutes of Provisioned.
+	HostKeyTrustOnFirstUse HostKeyPolicy = "TrustOnFirstUse"
+)
+
+// TrustSpec is how hosts are recognised.
+type TrustSpec struct {
+	// +kubebuilder:default=Strict
+	// +optional
+	HostKeyPolicy HostKeyPolicy `json:"hostKeyPolicy,omitempty"`
+}
+
+// ClusterSpec holds facts about the cluster that discovery cannot find or shall not use.
+type ClusterSpec struct {
+	// APIServer is the URL by which nodes reach the API server.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https'",message="apiServer must be an https:// URL"
+	// +optional
+	APIServer string `json:"apiServer,omitempty"`
+	// DNS are the addresses of the cluster's DNS service.
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="dns must hold IP addresses"
+	// +listType=atomic
+	// +optional
+	DNS []string `json:"dns,omitempty"`
+	// Domain of the cluster.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="domain must be a DNS name"
+	// +optional
+	Domain string `json:"domain,omitempty"`
+	// PodCIDRs of the cluster.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="podCIDRs must hold prefixes such as 10.244.0.0/16"
+	// +listType=atomic
+	// +optional
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// ServiceCIDRs of the cluster.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="serviceCIDRs must hold prefixes such as 10.96.0.0/12"
+	// +listType=atomic
+	// +optional
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+}
+
+// IgnitionSpec names the worker ignition; the object is in the operator's namespace.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretName) != has(self.configMapName)",message="set exactly one of secretName and configMapName"
+type IgnitionSpec struct {
+	// SecretName of a Secret whose key worker.ign holds the ignition.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	SecretName string `json:"secretName,omitempty"`
+	// ConfigMapName of a ConfigMap whose key worker.ign holds the ignition.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ConfigMapName string `json:"configMapName,omitempty"`
+}
+
+// NetworkMode is how pods get a network.
+// +kubebuilder:validation:Enum=None;Custom;L2Bridge;Overlay
+type NetworkMode string
+
+// Network modes.
+const (
+	// NetworkNone: something else brings the CNI configuration.
+	NetworkNone NetworkMode = "None"
+	// NetworkCustom: the CNI configuration is spec.network.cniConfig.
+	NetworkCustom NetworkMode = "Custom"
+	// NetworkL2Bridge: an HNS L2Bridge network on the node's pod CIDR and win-bridge.
+	NetworkL2Bridge NetworkMode = "L2Bridge"
+	// NetworkOverlay: an HNS Overlay network on the node's pod CIDR and win-overlay.
+	NetworkOverlay NetworkMode = "Overlay"
+)
+
+// NetworkSpec is the pod network.
+//
+// +kubebuilder:validation:XValidation:rule="(self.mode == 'Custom') == has(self.cniConfig)",message="cniConfig goes with mode Custom, and only with it"
+type NetworkSpec struct {
+	// +kubebuilder:default=None
+	// +optional
+	Mode NetworkMode `json:"mode,omitempty"`
+	// CNIConfig is a CNI configuration (.conf or .conflist, JSON) that is put in place as it is.
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	CNIConfig string `json:"cniConfig,omitempty"`
+	// Name of the HNS network, of the CNI network and for kube-proxy.
+	// +kubebuilder:default=windowsmachine
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.-]*$`
+	// +optional
+	Name string `json:"name,omitempty"`
+	// VSID of an Overlay network.
+	// +kubebuilder:default=4096
+	// +kubebuilder:validation:Minimum=4096
+	// +kubebuilder:validation:Maximum=16777214
+	// +optional
+	VSID int32 `json:"vsid,omitempty"`
+}
+
+// KubeletSpec adds to the kubelet's settings.
+type KubeletSpec struct {
+	// Verbosity of the log; the ignition's, or 2, when absent.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	// +optional
+	Verbosity *int32 `json:"verbosity,omitempty"`
+	// Labels of the nodes. Those that a kubelet may not set itself are set by the operator.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// MaxPods of a node.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxPods *int32 `json:"maxPods,omitempty"`
+}
+
+// WindowsNodeProfileStatus is what was discovered.
+type WindowsNodeProfileStatus struct {
+	// Conditions: FactsComplete.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Discovered facts.
+	// +optional
+	Discovered *DiscoveredStatus `json:"discovered,omitempty"`
+}
+
+// DiscoveredStatus holds the facts in use and where each was found.
+type DiscoveredStatus struct {
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	APIServer string `json:"apiServer,omitempty"`
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Platform string `json:"platform,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3
+	// +optional
+	DNS []string `json:"dns,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Domain string `json:"domain,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+	// Sources says where each fact came from, by the fact's name.
+	// +optional
+	Sources map[string]string `json:"sources,omitempty"`
+}

@@ -1,0 +1,20 @@
+package plan
+
+// Limits on everything that crosses between control plane and machine, in bytes unless said otherwise.
+const (
+	// MaxEnvelope bounds an Envelope, MaxPlan a Plan.
+	MaxEnvelope = 4 << 20
+	MaxPlan     = 3 << 20
+	// MaxInline bounds File.Inline.
+	MaxInline = 256 << 10
+	// MaxReport bounds a Report or HostFacts line.
+	MaxReport = 1 << 20
+	// MaxLine bounds a journal line.
+	MaxLine = 16 << 10
+	// MaxDetail bounds the free text in reports and journal entries.
+	MaxDetail = 512
+	// MaxSecret bounds one secret file.
+	MaxSecret = 64 << 10
+	// MaxItems bounds each list of a plan, in items.
+	MaxItems = 1024
+)

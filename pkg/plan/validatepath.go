@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"strings"
+)
+
+// maxPath bounds a path. MAX_PATH is 260 with the drive and the final NUL; the agent's temporary names add up to 12.
+const maxPath = 240
+
+// systemDir is where services may also have their program.
+const systemDir = `C:\Windows\System32`
+
+// path checks that a path is absolute, plain and at or below one of Roots, outside of AgentRoot.
+func (v *validator) path(it, p string) {
+	for _, text := range pathProblems(p) {
+		v.add(it, "path %q %s", bounded(p), text)
+	}
+	if len(pathProblems(p)) > 0 {
+		return
+	}
+	if !belowRoots(p) {
+		v.add(it, "path %q is not below %s", bounded(p), strings.Join(Roots(), ", "))
+	}
+	if below(p, AgentRoot) {
+		v.add(it, "path %q is the agent's own", bounded(p))
+	}
+}
+
+// filePath is path for something that cannot be a root itself.
+func (v *validator) filePath(it, p string) {
+	v.path(it, p)
+	if isRoot(p) {
+		v.add(it, "path %q is a folder that is shared with others", bounded(p))
+	}
+}
+
+// pathProblems says what is wrong with the form of a Windows path. Rules: "Naming Files, Paths, and Namespaces",
+// learn.microsoft.com/windows/win32/fileio/naming-a-file. Only ASCII is allowed, so that case folding has no surprises.
+func pathProblems(p string) []string {
+	if len(p) < 4 || !letter(p[0]) || p[1] != ':' || p[2] != '\\' {
+		return []string{`must be absolute with a drive letter, such as C:\k\file`}
+	}
+	var out []string
+	if len(p) > maxPath {
+		out = append(out, "is longer than 240 characters")
+	}
+	if strings.Contains(p, "/") {
+		out = append(out, `holds a forward slash, Windows paths in a plan have \ only`)
+	}
+	for _, c := range strings.Split(p[3:], `\`) {
+		if text := componentProblem(c); text != "" {
+			out = append(out, text)
+			break
+		}
+	}
+	return out
+}
+
+func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
+
+func componentProblem(c string) string {
+	switch {
+	case c == "":
+		return `holds an empty component (\\ or a \ at the end)`
+	case c == "." || c == "..":
+		return "holds . or .."
+	case strings.Contains(c, ":"):
+		return "names an alternate data stream (a : beyond the drive)"
+	case !printable(c) || strings.ContainsAny(c, `<>"|?*`):
+		return `holds a character other than printable ASCII without <>:"|?*`
+	case strings.HasSuffix(c, ".") || strings.HasSuffix(c, " "):
+		return "has a component that ends in a dot or a space, which Windows drops"
+	case reserved(c):
+		return "holds a reserved device name"
+	case shortName(c):
+		return "holds a short name (~ and a digit), which may be an alias of another file"
+	}
+	return ""
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// reserved reports whether Windows takes a component for a device: the name before the first dot counts, blanks behind it
+// do not.
+func reserved(c string) bool {
+	stem, _, _ := strings.Cut(c, ".")
+	stem = strings.ToUpper(strings.TrimRight(stem, " "))
+	switch stem {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	if len(stem) < 4 {
+		return false
+	}
+	switch stem[3:] {
+	case "1", "2", "3", "4", "5", "6", "7", "8", "9", "\u00b9", "\u00b2", "\u00b3":
+		return stem[:3] == "COM" || stem[:3] == "LPT"
+	}
+	return false
+}
+
+func shortName(c string) bool {
+	_, rest, ok := strings.Cut(c, "~")
+	return ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
+}
+
+// below reports whether p is dir or lies below it.
+func below(p, dir string) bool {
+	p, dir = fold(p), fold(dir)
+	return p == dir || strings.HasPrefix(p, dir+`\`)
+}
+
+func belowRoots(p string) bool {
+	for _, r := range Roots() {
+		if below(p, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func isRoot(p string) bool {
+	for _, r := range Roots() {
+		if fold(p) == fold(r) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,6 @@
+// Package planner computes the plan of a machine from facts: Build is a pure function of the cluster's facts, the
+// machine's facts, the node's facts and the options, so that the same facts give the same bytes. Preflight says, as
+// purely, why a machine cannot be made a node, all reasons at once.
+//
+// It imports plan, facts, kubelet, cni and the payload manifest's types; no client, no clock, no file.
+package planner
