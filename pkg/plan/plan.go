@@ -77,7 +77,7 @@ type File struct {
 	// Blob is the SHA-256 of a payload blob. Exactly one of Blob and Inline is set.
 	Blob string `json:"blob,omitempty"`
 	// Inline is the content itself, at most MaxInline bytes. An empty non-nil Inline is an empty file.
-	Inline []byte `json:"inline,omitempty"`
+	Inline []byte `json:"inline,omitzero"`
 	// Generated lets the agent fill in values born on the machine before writing: every ${name} of the closed set of
 	// resolvers (Resolver*) in Inline is replaced.
 	Generated bool `json:"generated,omitempty"`
@@ -125,6 +125,9 @@ type Network struct {
 	Gateway string `json:"gateway"`
 	// VSID is the virtual subnet of an Overlay network, at least 4096 on Windows; 0 for L2Bridge.
 	VSID int `json:"vsid,omitempty"`
+	// Reach is the "host:port" of the API server. When it cannot be reached within 120 s after a network was made where
+	// there was none, the agent takes the network away again. Empty: not looked at. It is no property of the network.
+	Reach string `json:"reach,omitempty"`
 }
 
 // Route is a persistent route on the management interface.

@@ -12,10 +12,11 @@ const systemDir = `C:\Windows\System32`
 
 // path checks that a path is absolute, plain and at or below one of Roots, outside of AgentRoot.
 func (v *validator) path(it, p string) {
-	for _, text := range pathProblems(p) {
+	problems := pathProblems(p)
+	for _, text := range problems {
 		v.add(it, "path %q %s", bounded(p), text)
 	}
-	if len(pathProblems(p)) > 0 {
+	if len(problems) > 0 {
 		return
 	}
 	if !belowRoots(p) {
@@ -113,8 +114,10 @@ func shortName(c string) bool {
 
 // below reports whether p is dir or lies below it.
 func below(p, dir string) bool {
-	p, dir = fold(p), fold(dir)
-	return p == dir || strings.HasPrefix(p, dir+`\`)
+	if len(p) < len(dir) || !strings.EqualFold(p[:len(dir)], dir) {
+		return false
+	}
+	return len(p) == len(dir) || p[len(dir)] == '\\'
 }
 
 func belowRoots(p string) bool {
@@ -128,7 +131,7 @@ func belowRoots(p string) bool {
 
 func isRoot(p string) bool {
 	for _, r := range Roots() {
-		if fold(p) == fold(r) {
+		if strings.EqualFold(p, r) {
 			return true
 		}
 	}
