@@ -47,6 +47,9 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
 
+// MaxTrail bounds Snapshot.Trail; older reports fall out.
+const MaxTrail = 256
+
 // Snapshot is what a Session knows at one moment. It is a copy.
 type Snapshot struct {
 	Connected bool
@@ -56,13 +59,16 @@ type Snapshot struct {
 	Busy Verb
 	// Last is the newest finished verb by verb.
 	Last map[Verb]Outcome
-	// Facts is the newest answer of VerbFacts, nil before the first and after VerbReboot and VerbRemove. A finished VerbStage adds what it
-	// stored to Facts.HaveBlobs.
+	// Facts is the newest answer of VerbFacts, nil before the first, after VerbReboot and VerbRemove, and when the host shows
+	// another key. A finished VerbStage adds what it stored to Facts.HaveBlobs.
 	Facts   *plan.HostFacts
 	FactsAt time.Time
 	// Report is the newest report seen, by VerbFacts, VerbApply or VerbFollow; nil before the first.
 	Report   *plan.Report
 	ReportAt time.Time
+	// Trail is the first report of each step and each phase since the last VerbApply or VerbFollow started, in the order in which
+	// they came, at most MaxTrail, so that a reader that looks seldom still sees each step go by.
+	Trail []plan.Report
 	// Sent and ToSend are the payload bytes (compressed) of the VerbStage under way or last finished.
 	Sent, ToSend int64
 	// Stats of the present connection.

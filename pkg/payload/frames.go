@@ -39,7 +39,7 @@ const (
 	frameWindow = 8 << 20
 )
 
-// Errors of ReadFrames. A stream that ends too early wraps io.ErrUnexpectedEOF.
+// Errors of ReadFrames; ErrSize and ErrDigest also of Store. A stream that ends too early wraps io.ErrUnexpectedEOF.
 var (
 	// ErrFormat: the stream is not in the frame format.
 	ErrFormat = errors.New("invalid frame stream")
@@ -47,10 +47,10 @@ var (
 	ErrVersion = errors.New("unknown frame version")
 	// ErrLimit: the stream exceeds Limits.
 	ErrLimit = errors.New("frame stream exceeds a limit")
-	// ErrSize: a blob is longer or shorter than its frame says.
-	ErrSize = errors.New("blob has another size than its frame says")
-	// ErrDigest: a blob's bytes do not have the digest that its frame says.
-	ErrDigest = errors.New("blob has another digest than its frame says")
+	// ErrSize: a blob is longer or shorter than its frame or manifest says.
+	ErrSize = errors.New("blob has not the size that was said")
+	// ErrDigest: a blob's bytes do not have the digest that its frame or manifest says.
+	ErrDigest = errors.New("blob has not the digest that was said")
 	// ErrUnread: the put function returned no error but did not read its blob up to io.EOF.
 	ErrUnread = errors.New("blob was not read to its end")
 )
@@ -131,7 +131,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 //
 // The reader given to put yields the uncompressed bytes. It returns io.EOF only when exactly size bytes with the frame's digest
 // were read; before that it returns ErrSize or ErrDigest, so put must keep the blob only after it has seen io.EOF. Memory is
-// bounded (a window of 8 MiB), whatever the stream says. An error of put ends the reading and is returned as it is.
+// bounded (a window of 8 MiB), whatever the stream says. An error of put ends the reading and is returned wrapped. The
+// dimensions of a blob are checked against lim before put is called.
 func ReadFrames(r io.Reader, lim Limits, put func(digest string, size int64, r io.Reader) error) error {
 	if err := readHeader(r); err != nil {
 		return err
@@ -274,14 +275,8 @@ func (b *blobReader) Read(p []byte) (int, error) {
 	n, err := b.dec.Read(p[:min(int64(len(p)), b.left)])
 	b.sum.Write(p[:n])
 	b.left -= int64(n)
-	switch {
-	case err == nil || (errors.Is(err, io.EOF) && b.left == 0):
-	case errors.Is(err, io.EOF), b.data.N == 0 && errors.Is(err, io.ErrUnexpectedEOF):
-		b.err = ErrSize
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		b.err = fmt.Errorf("the stream was cut: %w", err)
-	default:
-		b.err = fmt.Errorf("%w: %w", ErrFormat, err)
+	if err != nil && (!errors.Is(err, io.EOF) || b.left > 0) {
+		b.err = b.explain(err)
 	}
 	return n, b.err
 }
@@ -293,14 +288,24 @@ func (b *blobReader) finish() error {
 	switch {
 	case n > 0:
 		return ErrSize
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	case b.data.N > 0:
-		return fmt.Errorf("%w: data behind a blob", ErrFormat)
+	case !errors.Is(err, io.EOF) || b.data.N > 0:
+		return b.explain(err)
 	case [sha256.Size]byte(b.sum.Sum(nil)) != b.want:
 		return ErrDigest
 	}
 	return io.EOF
+}
+
+// explain tells a stream that was cut (its bytes are not all there) from a blob that is not what its frame says.
+func (b *blobReader) explain(err error) error {
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	switch {
+	case ended && b.data.N > 0:
+		return fmt.Errorf("the stream was cut: %w", io.ErrUnexpectedEOF)
+	case ended:
+		return ErrSize
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
 // cut makes the end of the input inside the stream an unexpected one.

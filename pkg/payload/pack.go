@@ -9,9 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
+
+// packing begins the names of files that are not whole yet.
+const packing = ".packing-"
 
 // packWindow is the window of zstd level 3. It bounds what the receiver must keep in memory.
 const packWindow = 2 << 20
@@ -57,7 +61,7 @@ func packBlob(dir string, src Source) (b Blob, err error) {
 		return Blob{}, err
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(dir, ".packing-*")
+	tmp, err := os.CreateTemp(dir, packing+"*")
 	if err != nil {
 		return Blob{}, err
 	}
@@ -107,7 +111,7 @@ func writeManifest(dir string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, ".packing-"+ManifestFile)
+	tmp := filepath.Join(dir, packing+ManifestFile)
 	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
@@ -117,7 +121,7 @@ func writeManifest(dir string, m Manifest) error {
 	return nil
 }
 
-// sweep removes blobs that m does not name.
+// sweep removes blobs that m does not name, and what an earlier Pack left when it was killed.
 func sweep(dir string, m Manifest) error {
 	keep := map[string]bool{}
 	for _, b := range m.Blobs {
@@ -128,7 +132,8 @@ func sweep(dir string, m Manifest) error {
 		return fmt.Errorf("sweeping the payload: %w", err)
 	}
 	for _, e := range entries {
-		if blobFile.MatchString(e.Name()) && !keep[e.Name()] {
+		left := blobFile.MatchString(e.Name()) || strings.HasPrefix(e.Name(), packing)
+		if left && !keep[e.Name()] {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("sweeping the payload: %w", err)
 			}

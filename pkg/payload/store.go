@@ -64,7 +64,7 @@ func (s *Store) checkFile(b Blob) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() != b.CompressedSize {
-		return fmt.Errorf("the file has %d bytes and should have %d", info.Size(), b.CompressedSize)
+		return fmt.Errorf("%w: the file has %d bytes and should have %d", ErrSize, info.Size(), b.CompressedSize)
 	}
 	return nil
 }
@@ -152,3 +152,6 @@ func (s *Store) verify(b Blob) error {
 	}
 	return nil
 }
+
+// Dir is the folder of the store.
+func (s *Store) Dir() string { return s.dir }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"strconv"
 	"time"
 )
 
@@ -20,6 +22,8 @@ var (
 	ErrDisconnected = errors.New("connection lost")
 	// ErrBusy: the host or the client has no free session.
 	ErrBusy = errors.New("no free session on the host")
+	// ErrKey: a private key cannot be used as it is written; the wrapped message says what to do and holds nothing of the key.
+	ErrKey = errors.New("private key cannot be used")
 	// ErrCommand: a Command holds a word that may not appear on a command line.
 	ErrCommand = errors.New("argument is not a plain word")
 )
@@ -80,9 +84,20 @@ type Target struct {
 	PrivateKeys [][]byte
 	// Verify decides about the host's key before any credential is sent; its error is wrapped in ErrHostKey.
 	Verify func(HostKey) error
+	// HostKeyAlgorithms are the algorithms of the keys that are already trusted. A host with several keys is asked for one of
+	// these first, so that a pinned key is found again; empty is no preference.
+	HostKeyAlgorithms []string
 	// Timeout bounds connecting and authentication; 0 is 30 s.
 	Timeout time.Duration
 }
+
+// String names the target without its keys.
+func (t Target) String() string {
+	return t.User + "@" + net.JoinHostPort(t.Address, strconv.Itoa(t.Port))
+}
+
+// GoString is String, so that no format verb prints the keys.
+func (t Target) GoString() string { return t.String() }
 
 // Dialer connects to machines.
 type Dialer interface {

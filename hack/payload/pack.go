@@ -1,0 +1,119 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windowsmachine/operator/pkg/payload"
+)
+
+// maxList bounds the list file, in bytes.
+const maxList = 1 << 20
+
+var (
+	errList   = errors.New("the list is not valid")
+	errSHA256 = errors.New("the file has another SHA-256 than the list says")
+	errNone   = errors.New("no file to pack")
+)
+
+// entry is a file to pack, as the list file writes it.
+type entry struct {
+	File    string `json:"file"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Licence string `json:"licence"`
+	Source  string `json:"source"`
+	SHA256  string `json:"sha256"`
+}
+
+func readList(path string) ([]entry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxList+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the list: %w", err)
+	}
+	if len(text) > maxList {
+		return nil, fmt.Errorf("%w: more than %d bytes", errList, maxList)
+	}
+	var entries []entry
+	if err := yaml.UnmarshalStrict(text, &entries); err != nil {
+		return nil, fmt.Errorf("%w: %w", errList, err)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.File == "" {
+			return nil, fmt.Errorf("%w: entry %d has no file", errList, i+1)
+		}
+		if e.Name == "" {
+			e.Name = filepath.Base(e.File)
+		}
+		if !filepath.IsAbs(e.File) {
+			e.File = filepath.Join(filepath.Dir(path), e.File)
+		}
+	}
+	return entries, nil
+}
+
+func readFolder(dir string, common entry) ([]entry, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for _, f := range found {
+		if f.Type().IsRegular() {
+			e := common
+			e.File, e.Name = filepath.Join(dir, f.Name()), f.Name()
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// pack packs the entries; one whose SHA-256 is given and differs is refused before anything is written.
+func pack(out string, entries []entry) (*payload.Store, error) {
+	if len(entries) == 0 {
+		return nil, errNone
+	}
+	var sources []payload.Source
+	for _, e := range entries {
+		if err := check(e); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.File, err)
+		}
+		sources = append(sources, payload.Source{
+			Name: e.Name, Version: e.Version, Licence: e.Licence, Origin: e.Source,
+			Open: func() (io.ReadCloser, error) { return os.Open(e.File) },
+		})
+	}
+	return payload.Pack(out, sources)
+}
+
+func check(e entry) error {
+	if e.SHA256 == "" {
+		return nil
+	}
+	f, err := os.Open(e.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != e.SHA256 {
+		return errSHA256
+	}
+	return nil
+}

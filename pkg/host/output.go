@@ -1,0 +1,151 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/windowsmachine/operator/pkg/plan"
+)
+
+const (
+	// noise is how many bytes around the agent's own lines are tolerated, for example what a login script prints.
+	noise = 64 << 10
+	// maxReports bounds all that apply, status and remove may print, in bytes.
+	maxReports = 64 << 20
+	// maxStderr bounds what is kept of standard error, in bytes.
+	maxStderr = 2 << 10
+)
+
+// errFlood: the machine prints more than the agent ever would.
+var errFlood = errors.New("the machine sends too much output")
+
+// lines cuts output into lines and hands over those that can be the agent's: at most max bytes, beginning with a brace. Longer
+// lines are skipped; more than total bytes are an error, which ends the program.
+type lines struct {
+	max   int
+	total int64
+	take  func(line []byte)
+
+	part []byte
+	skip bool
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	if l.total -= int64(len(p)); l.total < 0 {
+		return 0, errFlood
+	}
+	for rest := p; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		l.add(line)
+		if whole {
+			l.flush()
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+func (l *lines) add(b []byte) {
+	if l.skip || len(l.part)+len(b) > l.max+1 {
+		l.skip, l.part = true, nil
+		return
+	}
+	l.part = append(l.part, b...)
+}
+
+// flush ends the line under way; it is called once more after the last Write.
+func (l *lines) flush() {
+	line := bytes.TrimSpace(bytes.TrimPrefix(l.part, []byte("\xef\xbb\xbf")))
+	if !l.skip && len(line) <= l.max && bytes.HasPrefix(line, []byte("{")) {
+		l.take(line)
+	}
+	l.skip, l.part = false, l.part[:0]
+}
+
+// answer is what an agent's line may be; at most one field is set.
+type answer struct {
+	report  *plan.Report
+	facts   *plan.HostFacts
+	refusal *Refusal
+}
+
+// parseAnswer reads a line of the agent; ok is false for any other. Bytes that are not UTF-8 become U+FFFD (encoding/json), since
+// a machine may print in its code page.
+func parseAnswer(line []byte) (a answer, ok bool) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Code       string `json:"code"`
+		Detail     string `json:"detail"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return answer{}, false
+	}
+	switch {
+	case head.APIVersion == plan.ReportVersion:
+		var r plan.Report
+		if err := json.Unmarshal(line, &r); err != nil {
+			return answer{}, false
+		}
+		return answer{report: cleanReport(r)}, true
+	case head.APIVersion == plan.FactsVersion:
+		var f plan.HostFacts
+		if err := json.Unmarshal(line, &f); err != nil {
+			return answer{}, false
+		}
+		f.Report = *cleanReport(f.Report)
+		return answer{facts: &f}, true
+	case head.APIVersion == "" && head.Code != "":
+		return answer{refusal: &Refusal{Code: cleanCode(head.Code), Detail: clean(head.Detail)}}, true
+	}
+	return answer{}, false
+}
+
+// cleanReport bounds the texts of a report, which end in conditions and events.
+func cleanReport(r plan.Report) *plan.Report {
+	r.AgentVersion, r.Host, r.Digest = clean(r.AgentVersion), clean(r.Host), clean(r.Digest)
+	r.Step, r.Detail, r.BootID = clean(r.Step), clean(r.Detail), clean(r.BootID)
+	r.Phase = plan.Phase(clean(string(r.Phase)))
+	if r.Code != "" {
+		r.Code = cleanCode(r.Code)
+	}
+	return &r
+}
+
+// clean makes a machine's text fit for people: at most plan.MaxDetail bytes of printable ASCII.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), plan.MaxDetail)]
+}
+
+// cleanCode lets letters and digits pass, at most 64, since codes become reasons of conditions.
+func cleanCode(s string) string {
+	ok := s != "" && len(s) <= 64 && strings.IndexFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
+	if !ok {
+		return CodeAgentFailed
+	}
+	return s
+}
+
+// tail keeps the first bytes of standard error for a message.
+type tail struct{ kept []byte }
+
+// Write implements io.Writer. It never fails: what is not kept is thrown away.
+func (t *tail) Write(p []byte) (int, error) {
+	if room := maxStderr - len(t.kept); room > 0 {
+		t.kept = append(t.kept, p[:min(len(p), room)]...)
+	}
+	return len(p), nil
+}
+
+// text is one line of printable ASCII.
+func (t *tail) text() string { return clean(strings.Join(strings.Fields(string(t.kept)), " ")) }

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"github.com/windowsmachine/operator/pkg/payload"
+	"github.com/windowsmachine/operator/pkg/transport"
+)
+
+const (
+	defaultStagings = 8
+	defaultIdle     = 5 * time.Minute
+)
+
+// AgentBinary is wmcb.exe as the operator carries it.
+type AgentBinary struct {
+	// Digest is the SHA-256 of the bytes, 64 lower-case hexadecimal digits; Size their number.
+	Digest string
+	Size   int64
+	// Open returns the bytes; it is called once for each upload.
+	Open func() (io.ReadCloser, error)
+}
+
+// Config is what a Pool needs. Dialer, Agent and Store must be set.
+type Config struct {
+	Dialer transport.Dialer
+	Agent  AgentBinary
+	Store  *payload.Store
+	// Notify is called with a session's key after each change of its Snapshot that a reconcile may want to see. It must not
+	// block and must not call the pool. nil tells nobody.
+	Notify func(key string)
+	// Now is the clock of Snapshot's times; nil is time.Now.
+	Now func() time.Time
+	// Stagings bounds how many sessions send payload at the same time; 0 is 8.
+	Stagings int
+	// IdleTimeout is how long a connection without a verb is kept; 0 is 5 minutes.
+	IdleTimeout time.Duration
+	// Deadlines bound the verbs.
+	Deadlines Deadlines
+}
+
+// Deadlines bound each verb, connecting included; a field that is 0 has its default. A verb that runs over ends with an Err that
+// wraps transport.ErrUnreachable, and its connection is closed; what it started on the machine may go on.
+type Deadlines struct {
+	// Connect is 1 minute, Facts 5 minutes (an upload of the agent over a slow line), Stage 1 hour.
+	Connect, Facts, Stage time.Duration
+	// Apply and Follow are 1 hour: enabling a Windows feature takes many minutes.
+	Apply, Follow time.Duration
+	// Remove is 30 minutes, Reboot 2 minutes.
+	Remove, Reboot time.Duration
+}
+
+func (d Deadlines) of(v Verb) time.Duration {
+	set, def := d.Connect, time.Minute
+	switch v {
+	case VerbConnect:
+	case VerbFacts:
+		set, def = d.Facts, 5*time.Minute
+	case VerbStage:
+		set, def = d.Stage, time.Hour
+	case VerbApply:
+		set, def = d.Apply, time.Hour
+	case VerbFollow:
+		set, def = d.Follow, time.Hour
+	case VerbRemove:
+		set, def = d.Remove, 30*time.Minute
+	case VerbReboot:
+		set, def = d.Reboot, 2*time.Minute
+	}
+	if set > 0 {
+		return set
+	}
+	return def
+}
+
+// Pool keeps a Session for each machine. It is safe for concurrent use.
+type Pool struct {
+	cfg Config
+	// stagings has a place for each session that may send payload.
+	stagings chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*Session
+}
+
+// NewPool returns an empty pool.
+func NewPool(c Config) *Pool {
+	if c.Stagings <= 0 {
+		c.Stagings = defaultStagings
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = defaultIdle
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Notify == nil {
+		c.Notify = func(string) {}
+	}
+	return &Pool{cfg: c, stagings: make(chan struct{}, c.Stagings), sessions: map[string]*Session{}}
+}
+
+// Session returns the session of that key, made when there is none. After Close it returns one that starts nothing.
+func (p *Pool) Session(key string) *Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.sessions[key]
+	if !ok {
+		s = &Session{key: key, pool: p, closed: p.closed}
+		p.sessions[key] = s
+	}
+	return s
+}
+
+// Forget ends the session of that key: the verb under way is cancelled, the connection closed, and nothing of it runs any more
+// when Forget returns. A later Session of the key is a new one that knows nothing.
+func (p *Pool) Forget(key string) {
+	p.mu.Lock()
+	s := p.sessions[key]
+	delete(p.sessions, key)
+	p.mu.Unlock()
+	if s != nil {
+		s.close()
+	}
+}
+
+// Close ends all sessions, as Forget does. What agents have begun on machines goes on without us.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	all := p.sessions
+	p.sessions = map[string]*Session{}
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(s.close)
+	}
+	wg.Wait()
+}
