@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"context"
 	"slices"
 	"sync"
 )
@@ -69,6 +70,19 @@ func (s *Store) Delete(profile string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.m, profile)
+}
+
+// ServerNames returns the names and addresses of API server and Services that were discovered for any profile, sorted, each once; no node
+// may claim one. Its form is that of a source that may fail; it never does.
+func (s *Store) ServerNames(context.Context) ([]string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []string
+	for _, d := range s.m {
+		out = append(out, d.Cluster.ServerNames...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Subscribe calls f after each Set; f must not block.

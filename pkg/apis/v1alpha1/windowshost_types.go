@@ -23,7 +23,7 @@ type WindowsHost struct {
 	// +required
 	Spec WindowsHostSpec `json:"spec"`
 	// +optional
-	Status WindowsHostStatus `json:"status,omitempty"`
+	Status WindowsHostStatus `json:"status,omitzero"`
 }
 
 // WindowsHostList is a list of WindowsHosts.
@@ -95,7 +95,7 @@ type WindowsHostSpec struct {
 	// ProfileRef names the WindowsNodeProfile.
 	// +kubebuilder:default={name: default}
 	// +optional
-	ProfileRef ProfileReference `json:"profileRef,omitempty"`
+	ProfileRef ProfileReference `json:"profileRef,omitzero"`
 	// MachineRef ties the host to a Machine; written by the operator.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="machineRef cannot change"
 	// +optional
@@ -247,6 +247,9 @@ type PlanStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Applied string `json:"applied,omitempty"`
+	// Seq is the sequence number of the agent's newest journal entry that the status speaks of.
+	// +optional
+	Seq int64 `json:"seq,omitempty"`
 	// KubeletStarted is when the plan in progress reached the kubelet.
 	// +optional
 	KubeletStarted *metav1.Time `json:"kubeletStarted,omitempty"`

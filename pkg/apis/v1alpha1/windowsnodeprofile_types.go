@@ -18,9 +18,9 @@ type WindowsNodeProfile struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +optional
-	Spec WindowsNodeProfileSpec `json:"spec,omitempty"`
+	Spec WindowsNodeProfileSpec `json:"spec,omitzero"`
 	// +optional
-	Status WindowsNodeProfileStatus `json:"status,omitempty"`
+	Status WindowsNodeProfileStatus `json:"status,omitzero"`
 }
 
 // WindowsNodeProfileList is a list of WindowsNodeProfiles.
@@ -36,21 +36,21 @@ type WindowsNodeProfileList struct {
 type WindowsNodeProfileSpec struct {
 	// +kubebuilder:default={}
 	// +optional
-	Connection ConnectionSpec `json:"connection,omitempty"`
+	Connection ConnectionSpec `json:"connection,omitzero"`
 	// +kubebuilder:default={}
 	// +optional
-	Trust TrustSpec `json:"trust,omitempty"`
+	Trust TrustSpec `json:"trust,omitzero"`
 	// Cluster overrides what is discovered.
 	// +optional
-	Cluster ClusterSpec `json:"cluster,omitempty"`
+	Cluster ClusterSpec `json:"cluster,omitzero"`
 	// +optional
 	Ignition *IgnitionSpec `json:"ignition,omitempty"`
 	// +kubebuilder:default={}
 	// +optional
-	Network NetworkSpec `json:"network,omitempty"`
+	Network NetworkSpec `json:"network,omitzero"`
 	// +kubebuilder:default={}
 	// +optional
-	Kubelet KubeletSpec `json:"kubelet,omitempty"`
+	Kubelet KubeletSpec `json:"kubelet,omitzero"`
 }
 
 // ConnectionSpec is how hosts are reached when they do not say so themselves.
@@ -68,7 +68,7 @@ type ConnectionSpec struct {
 	// CredentialsRef names the Secret (key private-key.pem) for hosts that name none.
 	// +kubebuilder:default={name: cloud-private-key}
 	// +optional
-	CredentialsRef SecretReference `json:"credentialsRef,omitempty"`
+	CredentialsRef SecretReference `json:"credentialsRef,omitzero"`
 }
 
 // HostKeyPolicy says what to do about a host key that nobody pinned.
@@ -159,7 +159,7 @@ const (
 
 // NetworkSpec is the pod network.
 //
-// +kubebuilder:validation:XValidation:rule="(self.mode == 'Custom') == has(self.cniConfig)",message="cniConfig goes with mode Custom, and only with it"
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Custom') == has(self.cniConfig)",message="cniConfig goes with mode Custom, and only with it"
 type NetworkSpec struct {
 	// +kubebuilder:default=None
 	// +optional

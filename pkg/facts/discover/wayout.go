@@ -1,0 +1,51 @@
+package discover
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/windowsmachine/operator/pkg/facts"
+	"github.com/windowsmachine/operator/pkg/ignition"
+)
+
+// wayOut says where a fact is looked for and how to provide it; "" for a fact that may be absent.
+func (d *decision) wayOut(fact string) string {
+	set := func(field string) string {
+		return fmt.Sprintf("set spec.cluster.%s of WindowsNodeProfile %s", field, d.in.ProfileName)
+	}
+	switch fact {
+	case facts.APIServer:
+		return d.apiServerWayOut(set("apiServer"))
+	case facts.APIServerCA:
+		return "ConfigMap kube-system/kube-root-ca.crt holds it under ca.crt once kube-controller-manager runs with --root-ca-file"
+	case facts.KubeletClientCA:
+		return d.kubeletCAWayOut()
+	case facts.ClusterDNS:
+		return "There is no Service kube-system/kube-dns, none with label k8s-app=kube-dns and no ConfigMap kubelet-config: " + set("dns")
+	case facts.ClusterDomain:
+		return "Neither ConfigMap kubeadm-config nor kubelet-config nor the Corefile of coredns in kube-system holds it: " + set("domain")
+	case facts.PodCIDRs:
+		return "Neither ConfigMap kubeadm-config nor kube-proxy in kube-system holds them: " + set("podCIDRs") +
+			" to the --cluster-cidr of kube-controller-manager"
+	case facts.ServiceCIDRs:
+		return "There are no ServiceCIDR objects (Kubernetes 1.33 and newer) and no ConfigMap kubeadm-config: " + set("serviceCIDRs") +
+			" to the --service-cluster-ip-range of kube-apiserver"
+	}
+	return ""
+}
+
+func (d *decision) apiServerWayOut(set string) string {
+	way := "Neither OpenShift's Infrastructure nor kubeadm's ConfigMaps name a URL that nodes could use: " + set
+	if urls := endpointURLs(d.s); len(urls) > 1 {
+		way += " to a load balancer before " + bounded(strings.Join(urls, ", "), maxMessage) + ", or to one of them"
+	}
+	return way
+}
+
+func (d *decision) kubeletCAWayOut() string {
+	if d.s.infra != nil {
+		return "ControllerConfig machine-config-controller holds it in .spec.kubeAPIServerServingCAData; where there is none, name an ignition with file " +
+			ignition.PathKubeletCA + " in spec.ignition of WindowsNodeProfile " + d.in.ProfileName
+	}
+	return "ConfigMap kube-system/extension-apiserver-authentication holds it under client-ca-file when kube-apiserver runs with --client-ca-file"
+}
