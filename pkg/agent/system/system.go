@@ -147,6 +147,9 @@ type ServiceConfig struct {
 	DependsOn                      []string
 	Env                            []plan.EnvVar
 	Recovery                       *plan.Recovery
+	// Altered is set by Services.Config when the service does not start automatically or does not run as LocalSystem;
+	// Services.Update puts that right. It is false in what is planned, so that a comparison sees the difference.
+	Altered bool
 }
 
 // ServiceStatus is the running state of a service.

@@ -1,0 +1,132 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windowsmachine/operator/pkg/agent"
+	"github.com/windowsmachine/operator/pkg/plan"
+)
+
+func (p *program) receive() *cobra.Command {
+	return &cobra.Command{
+		Use:   "receive",
+		Short: "Take in payload blobs on standard input",
+		Long: `Take in payload blobs: one line of JSON on standard input offers them, one line on standard output says which are needed, then those follow
+as frames, and a last line says what was stored. Blobs that are here already are not sent again, so that a cut transfer goes on where it
+stopped. Run by the operator; the formats are described in docs/formats.md.`,
+		Example: `  wmcb receive < offer-and-frames`,
+		Args:    cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context) error {
+			if err := p.agent.Receive(ctx, p.env.Stdin, p.env.Stdout); err != nil {
+				fmt.Fprintln(p.env.Stderr, agent.Detail(err.Error()))
+				return exit(exitOf(err))
+			}
+			return nil
+		}),
+	}
+}
+
+func (p *program) apply() *cobra.Command {
+	var file string
+	var follow bool
+	c := &cobra.Command{
+		Use:   "apply",
+		Short: "Hand over a plan and watch it being carried out",
+		Long: `Read an envelope (a plan with its secrets) from standard input or a file, store it, and have the service wmcb carry it out; the service is
+made when it is not there. Then print how far it is until the run has ended. The run does not depend on this command: it goes on when the
+connection drops or the command is ended, and 'wmcb status --follow' watches it again.`,
+		Example: `  wmcb apply --json < envelope.json
+  wmcb apply --file C:\envelope.json --follow=false`,
+		Args: cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context) error {
+			e, err := p.envelope(file)
+			if err != nil {
+				return p.fail(err, nil)
+			}
+			return p.applied(ctx, e, follow)
+		}),
+	}
+	c.Flags().StringVar(&file, "file", "", "read the envelope from this file")
+	c.Flags().BoolVar(&follow, "follow", true, "go on until the run has ended")
+	return c
+}
+
+func (p *program) envelope(file string) (plan.Envelope, error) {
+	in := p.env.Stdin
+	if file != "" {
+		f, err := p.env.System.Files.Open(file)
+		if err != nil {
+			return plan.Envelope{}, fmt.Errorf("opening the envelope: %w", err)
+		}
+		defer f.Close()
+		in = io.Reader(f)
+	}
+	return plan.ParseEnvelope(in)
+}
+
+func (p *program) applied(ctx context.Context, e plan.Envelope, follow bool) error {
+	receipt, err := p.agent.Accept(ctx, e)
+	if err != nil {
+		return p.fail(err, &e)
+	}
+	if err := p.report(receipt.Report); err != nil {
+		return p.fail(err, &e)
+	}
+	if err := p.agent.EnsureService(ctx); err != nil {
+		return p.fail(err, &e)
+	}
+	if !follow {
+		return nil
+	}
+	r, err := p.agent.Follow(ctx, receipt, p.report)
+	if err != nil {
+		return p.fail(err, &e)
+	}
+	return ended(r)
+}
+
+func (p *program) remove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove",
+		Short: "Take back everything that wmcb made on this machine",
+		Long: `Take back everything that wmcb made on this machine, then its service and its folder. What was there before is put back: files, variables,
+rules. Windows features stay enabled. The program file itself stays. The command may be repeated until it succeeds.`,
+		Example: `  wmcb remove`,
+		Args:    cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context) error {
+			r, err := p.agent.Remove(ctx, p.report)
+			if err != nil {
+				return p.fail(err, nil)
+			}
+			if r.Phase == plan.PhaseIdle {
+				if err := p.report(r); err != nil {
+					return p.fail(err, nil)
+				}
+			}
+			return ended(r)
+		}),
+	}
+}
+
+func (p *program) service() *cobra.Command {
+	return &cobra.Command{
+		Use:   "service",
+		Short: "Keep the machine as the accepted plan says; run by the service manager",
+		Long: `Keep the machine as the accepted plan says, until it is told to stop: at start, when a plan is handed over, and every ten minutes. Run by the
+service manager as the service wmcb; 'wmcb apply' makes that service.`,
+		Example: `  wmcb service`,
+		Args:    cobra.NoArgs,
+		RunE: p.run(func(ctx context.Context) error {
+			trouble := func(err error) { fmt.Fprintln(p.env.Stderr, agent.Detail(err.Error())) }
+			if err := p.agent.Loop(ctx, p.env.Controls, trouble); err != nil {
+				trouble(err)
+				return exit(exitOf(err))
+			}
+			return nil
+		}),
+	}
+}
