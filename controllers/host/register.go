@@ -1,0 +1,77 @@
+package host
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+)
+
+// isRegistered looks at the Node.
+func (p *pass) isRegistered() bool {
+	if p.node == nil {
+		p.registered = p.waitingForNode()
+		return false
+	}
+	p.nodeUID = string(p.node.UID)
+	p.nodeReady, p.nodeWhy = nodeReady(p.node), nodeWhy(p.node)
+	p.registered = yes(v1alpha1.ReasonRegistered, "Node "+p.node.Name+" is this host's")
+	if p.node.Annotations[v1alpha1.HostUIDAnnotation] != string(p.host.UID) || !hasLabels(p.node, p.desired.labels) {
+		p.adoptNode = true
+	}
+	// The ticket has done its work once the plan has no place for it any more.
+	p.revoke = !p.desired.held && len(p.desired.plan.Secrets) == 0 && p.host.Status.Ticket != nil
+	return true
+}
+
+// waitingForNode names what registration waits for.
+func (p *pass) waitingForNode() cond {
+	s := p.host.Status
+	switch {
+	case s.Node != nil && s.Node.UID != "":
+		return no(v1alpha1.ReasonWaitingForNode, fmt.Sprintf("Node %s was deleted; its kubelet registers it again", s.Node.Name))
+	case !p.kubeletStarted && (s.Plan == nil || s.Plan.KubeletStarted == nil):
+		return no(v1alpha1.ReasonWaitingForKubelet, "the kubelet has not been started yet")
+	case s.Ticket == nil || s.Ticket.ApprovedCSR == "":
+		return no(v1alpha1.ReasonWaitingForCertificate, fmt.Sprintf(
+			"the kubelet's first certificate request for system:node:%s has not been approved yet (kubectl get csr)", p.nodeName))
+	}
+	return no(v1alpha1.ReasonWaitingForNode, fmt.Sprintf(
+		"the kubelet has its certificate and has not registered Node %s yet; its log is C:\\var\\log\\kubelet\\kubelet.log", p.nodeName))
+}
+
+// ready is the end of the line.
+func (p *pass) ready() bool { return true }
+
+func hasLabels(n *corev1.Node, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := n.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+func readyCondition(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func nodeReady(n *corev1.Node) bool {
+	c := readyCondition(n)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// nodeWhy is what the kubelet says of itself.
+func nodeWhy(n *corev1.Node) string {
+	c := readyCondition(n)
+	if c == nil {
+		return "the kubelet has not reported yet"
+	}
+	return c.Message
+}

@@ -1,0 +1,159 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/facts"
+)
+
+// maxMessage bounds a condition's message, in bytes (the API allows 32768; nobody reads that much).
+const maxMessage = 2048
+
+// status derives the whole status from what the pass saw. What the pass did not look at keeps its last value.
+func (p *pass) status() v1alpha1.WindowsHostStatus {
+	s := *p.host.Status.DeepCopy()
+	s.ObservedGeneration = p.host.Generation
+	s.Failures = int32(p.failures)
+	s.Step = clip(p.step, 128)
+	if p.pin != nil {
+		s.HostKey = p.pin
+	}
+	if p.os != nil {
+		s.OS, s.BootID = p.os, p.bootID
+	}
+	p.nodeStatus(&s)
+	p.planStatus(&s)
+	if p.revoke || p.finish {
+		s.Ticket = nil
+	}
+	p.conditions(&s)
+	return s
+}
+
+func (p *pass) nodeStatus(s *v1alpha1.WindowsHostStatus) {
+	if p.nodeName == "" || p.registered.reason == v1alpha1.ReasonNodeConflict {
+		return
+	}
+	if s.Node == nil {
+		s.Node = &v1alpha1.NodeStatus{}
+	}
+	s.Node.Name, s.Node.ManagementIP = p.nodeName, p.managementIP
+	if p.nodeUID != "" {
+		s.Node.UID = p.nodeUID
+	}
+}
+
+func (p *pass) planStatus(s *v1alpha1.WindowsHostStatus) {
+	if p.desired == nil {
+		return
+	}
+	if s.Plan == nil || s.Plan.Digest != p.desired.digest {
+		old := s.Plan
+		s.Plan = &v1alpha1.PlanStatus{Digest: p.desired.digest, Short: p.desired.digest[:8]}
+		if old != nil {
+			s.Plan.Applied, s.Plan.KubeletStarted = old.Applied, old.KubeletStarted
+		}
+	}
+	s.Plan.Generation = p.desired.generation
+	if p.seq > 0 {
+		s.Plan.Seq = p.seq
+	}
+	if p.applied != "" {
+		s.Plan.Applied = p.applied
+	}
+	if p.kubeletStarted && s.Plan.KubeletStarted == nil {
+		t := metav1.NewTime(p.now)
+		s.Plan.KubeletStarted = &t
+	}
+}
+
+// conditions writes what was found, and Ready as the sum.
+func (p *pass) conditions(s *v1alpha1.WindowsHostStatus) {
+	for _, c := range []struct {
+		name string
+		cond cond
+	}{
+		{v1alpha1.ConditionTrusted, p.trusted},
+		{v1alpha1.ConditionReachable, p.reachable},
+		{v1alpha1.ConditionPreflightPassed, p.preflight},
+		{v1alpha1.ConditionInSync, p.inSync},
+		{v1alpha1.ConditionRegistered, p.registered},
+		{v1alpha1.ConditionPaused, p.paused},
+		{v1alpha1.ConditionDeleting, p.deleting},
+	} {
+		if c.cond != (cond{}) {
+			set(s, p.host.Generation, c.name, c.cond)
+		}
+	}
+	if p.paused == (cond{}) {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPaused)
+	}
+	set(s, p.host.Generation, v1alpha1.ConditionReady, p.summary(s))
+}
+
+func set(s *v1alpha1.WindowsHostStatus, generation int64, name string, c cond) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: name, Status: c.status, Reason: c.reason, Message: clip(c.message, maxMessage), ObservedGeneration: generation,
+	})
+}
+
+// summary is Ready. A Ready node stays Ready while it cannot be looked at: losing the operator or the way to the machine
+// stops no node. A changed host key is another matter.
+func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
+	running := p.node != nil && (p.nodeReady || p.ours() && nodeReady(p.node))
+	inPlace := s.Plan != nil && s.Plan.Applied != "" && s.Plan.Applied == s.Plan.Digest
+	unmet, ours := p.unmet()
+	switch {
+	case p.deleting != (cond{}):
+		return no(p.deleting.reason, p.deleting.message)
+	case unmet != (cond{}) && running && inPlace && !ours:
+		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready; %s: %s", p.node.Name, unmet.reason, unmet.message))
+	case unmet != (cond{}):
+		return unmet
+	case p.more:
+		return no(v1alpha1.ReasonApplying, "step "+p.step)
+	case running:
+		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready and the machine equals its plan", p.node.Name))
+	}
+	return no(v1alpha1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.nodeName, p.nodeWhy))
+}
+
+// unmet is what stopped the pass: the first condition that is False, else the first that is Unknown, zero when all are met. node
+// reports whether it is about the node itself rather than about our view of the machine.
+func (p *pass) unmet() (c cond, node bool) {
+	line := []struct {
+		cond cond
+		node bool
+	}{{p.trusted, true}, {p.reachable, false}, {p.preflight, false}, {p.inSync, true}, {p.registered, true}}
+	if p.paused != (cond{}) {
+		return no(p.paused.reason, p.paused.message), false
+	}
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, l := range line {
+			if l.cond.status == status {
+				return l.cond, l.node
+			}
+		}
+	}
+	return cond{}, false
+}
+
+func problemsText(ps []facts.Problem) string {
+	var out []string
+	for _, x := range ps {
+		out = append(out, x.Message)
+	}
+	return strings.Join(out, "; ")
+}
+
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
+}

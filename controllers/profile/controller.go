@@ -1,0 +1,184 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/facts"
+	"github.com/windowsmachine/operator/pkg/facts/discover"
+	"github.com/windowsmachine/operator/pkg/ticket"
+)
+
+// +kubebuilder:rbac:groups=windowsmachine.dev,resources=windowsnodeprofiles,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=windowsmachine.dev,resources=windowsnodeprofiles/status,verbs=patch
+// +kubebuilder:rbac:groups="",namespace=windows-machine-operator,resources=secrets;configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// every is how often the cluster is looked at anew, besides when the profile, its Secret or its ConfigMap changes.
+const every = 30 * time.Second
+
+// Reconciler discovers facts.
+type Reconciler struct {
+	Client   client.Client
+	Reader   client.Reader
+	Recorder events.EventRecorder
+	Facts    *facts.Store
+	// Namespace is the operator's own.
+	Namespace string
+	// Config is how the operator itself reaches the API server, the last source of the API server's URL and CA.
+	Config *rest.Config
+}
+
+// Setup adds the reconciler to mgr, and the making of the default profile.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	if err := mgr.Add(manager.RunnableFunc(r.ensureDefault)); err != nil {
+		return fmt.Errorf("adding the default profile: %w", err)
+	}
+	all := handler.EnqueueRequestsFromMapFunc(r.profilesNaming)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("profile").
+		For(&v1alpha1.WindowsNodeProfile{}).
+		Watches(&corev1.Secret{}, all).
+		Watches(&corev1.ConfigMap{}, all).
+		Complete(r)
+}
+
+// ensureDefault makes the profile "default"; one that is there stays as it is.
+func (r *Reconciler) ensureDefault(ctx context.Context) error {
+	p := &v1alpha1.WindowsNodeProfile{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultProfile}}
+	if err := r.Client.Create(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating WindowsNodeProfile %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// profilesNaming maps a Secret or ConfigMap of the operator's namespace to the profiles whose ignition it holds.
+func (r *Reconciler) profilesNaming(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetNamespace() != r.Namespace {
+		return nil
+	}
+	var list v1alpha1.WindowsNodeProfileList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if ign := list.Items[i].Spec.Ignition; ign != nil && (ign.SecretName == o.GetName() || ign.ConfigMapName == o.GetName()) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	p := &v1alpha1.WindowsNodeProfile{}
+	if err := r.Client.Get(ctx, req.NamespacedName, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Facts.Delete(req.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ca, err := ownCA(r.Config)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	cluster, problems, err := discover.Cluster(ctx, r.Reader, discover.Input{
+		Profile: p.Spec, ProfileName: p.Name, Namespace: r.Namespace, OwnAPIServer: r.Config.Host, OwnCA: ca,
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := facts.Discovered{Cluster: cluster, Problems: problems}
+	if old, ok := r.Facts.Get(p.Name); !ok || !reflect.DeepEqual(old, d) {
+		r.Facts.Set(p.Name, d)
+	}
+	if err := r.warn(ctx, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: every}, r.patch(ctx, p, Status(p, d))
+}
+
+// ownCA is the CA bundle that the operator's own connection is verified with.
+func ownCA(c *rest.Config) ([]byte, error) {
+	if len(c.CAData) > 0 || c.CAFile == "" {
+		return c.CAData, nil
+	}
+	b, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the operator's own CA bundle: %w", err)
+	}
+	return b, nil
+}
+
+// warn tells of bindings that let bootstrap identities join under any name, past every rule of package csr.
+func (r *Reconciler) warn(ctx context.Context, p *v1alpha1.WindowsNodeProfile) error {
+	var list rbacv1.ClusterRoleBindingList
+	if err := r.Reader.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing ClusterRoleBindings: %w", err)
+	}
+	for _, name := range ticket.RiskyBindings(list.Items) {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, v1alpha1.EventRiskyBinding, "Discover",
+			"ClusterRoleBinding %s lets the controller manager approve first certificates of bootstrap identities under any node name; delete it unless something else needs it", name)
+	}
+	return nil
+}
+
+func (r *Reconciler) patch(ctx context.Context, p *v1alpha1.WindowsNodeProfile, s v1alpha1.WindowsNodeProfileStatus) error {
+	if reflect.DeepEqual(s, p.Status) {
+		return nil
+	}
+	changed := p.DeepCopy()
+	changed.Status = s
+	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(p)); err != nil {
+		return fmt.Errorf("patching status of WindowsNodeProfile %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Status derives the profile's status from what was discovered.
+func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered) v1alpha1.WindowsNodeProfileStatus {
+	s := *p.Status.DeepCopy()
+	s.ObservedGeneration = p.Generation
+	c := d.Cluster
+	s.Discovered = &v1alpha1.DiscoveredStatus{
+		APIServer: c.APIServer, Platform: c.Platform, DNS: c.ClusterDNS, Domain: c.ClusterDomain,
+		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Sources: c.Sources,
+	}
+	cond := metav1.Condition{
+		Type: v1alpha1.ConditionFactsComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFactsComplete,
+		Message: "all facts about the cluster were found", ObservedGeneration: p.Generation,
+	}
+	if len(d.Problems) > 0 {
+		var texts []string
+		for _, x := range d.Problems {
+			texts = append(texts, x.Message)
+		}
+		cond.Reason, cond.Message = d.Problems[0].Reason, strings.Join(texts, "; ")
+		if slices.ContainsFunc(d.Problems, func(x facts.Problem) bool { return x.Fatal }) {
+			cond.Status = metav1.ConditionFalse
+		}
+	}
+	meta.SetStatusCondition(&s.Conditions, cond)
+	return s
+}

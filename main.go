@@ -1,0 +1,193 @@
+// Command windows-machine-operator turns Windows machines into nodes of the cluster it runs in. This file reads flags and wires
+// packages together; it holds no logic.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windowsmachine/operator/controllers/csr"
+	hostctl "github.com/windowsmachine/operator/controllers/host"
+	"github.com/windowsmachine/operator/controllers/machine"
+	"github.com/windowsmachine/operator/controllers/profile"
+	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/facts"
+	"github.com/windowsmachine/operator/pkg/facts/discover"
+	"github.com/windowsmachine/operator/pkg/host"
+	"github.com/windowsmachine/operator/pkg/payload"
+	"github.com/windowsmachine/operator/pkg/ticket"
+	"github.com/windowsmachine/operator/pkg/transport/ssh"
+)
+
+// Leader election:
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=windows-machine-operator,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=windows-machine-operator,resources=events,verbs=create;patch
+
+// options are the flags.
+type options struct {
+	namespace     string
+	metricsAddr   string
+	probeAddr     string
+	leaderElect   bool
+	allowLoopback bool
+	payloadDir    string
+	agent         string
+	debug         bool
+}
+
+func main() {
+	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "windows-machine-operator:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:           "windows-machine-operator",
+		Short:         "Turn Windows Server machines into nodes of this cluster and keep them so",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, _ []string) error { return run(c.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.namespace, "namespace", "windows-machine-operator", "the operator's namespace, the only one whose WindowsHosts and Secrets count")
+	f.StringVar(&o.metricsAddr, "metrics-bind-address", "0", "address of the metrics endpoint, 0 for none")
+	f.StringVar(&o.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.BoolVar(&o.leaderElect, "leader-elect", true, "let only one of several operators work")
+	f.BoolVar(&o.allowLoopback, "allow-loopback-hosts", false, "let hosts have loopback addresses; for simulated machines only")
+	f.StringVar(&o.payloadDir, "payload", "/payload", "folder of the packed payload")
+	f.StringVar(&o.agent, "agent", "/payload/wmcb.exe", "the agent to put on machines")
+	f.BoolVar(&o.debug, "debug", false, "log more")
+	return c
+}
+
+func run(ctx context.Context, o options) error {
+	level := zapcore.InfoLevel
+	if o.debug {
+		level = zapcore.DebugLevel
+	}
+	ctrl.SetLogger(zap.New(zap.UseDevMode(false), zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel)))
+	store, err := payload.OpenStore(o.payloadDir)
+	if err != nil {
+		return fmt.Errorf("opening the payload: %w", err)
+	}
+	agent, err := host.LoadAgent(o.agent)
+	if err != nil {
+		return fmt.Errorf("reading the agent: %w", err)
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	notifier := &hostctl.Notifier{}
+	pool := host.NewPool(host.Config{Dialer: &ssh.Dialer{}, Agent: agent, Store: store, Notify: notifier.Notify})
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		pool.Close()
+		return nil
+	})); err != nil {
+		return fmt.Errorf("adding the connection pool: %w", err)
+	}
+	if err := setup(ctx, mgr, o, pool, notifier, store.Manifest()); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, notifier *hostctl.Notifier, manifest payload.Manifest) error {
+	known := &facts.Store{}
+	hostMetrics, err := hostctl.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, c := range []struct {
+		name  string
+		setup func() error
+	}{
+		{"profile", func() error {
+			return (&profile.Reconciler{
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("profile"), Facts: known,
+				Namespace: o.namespace, Config: mgr.GetConfig(),
+			}).Setup(mgr)
+		}},
+		{"host", func() error {
+			return (&hostctl.Reconciler{
+				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("host"), Clock: clock.RealClock{}, Pool: pool, Facts: known,
+				Tickets:  ticket.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+				Notifier: notifier, Namespace: o.namespace, AllowLoopback: o.allowLoopback, Payload: manifest, Metrics: hostMetrics,
+			}).Setup(ctx, mgr)
+		}},
+		{"machine", func() error {
+			return (&machine.Reconciler{
+				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("machine"), Clock: clock.RealClock{},
+				Namespace: o.namespace, AllowLoopback: o.allowLoopback,
+			}).Setup(mgr)
+		}},
+		{"csr", func() error {
+			return csr.Setup(ctx, mgr, csr.Options{
+				Namespace: o.namespace, Registerer: metrics.Registry, AllowLoopback: o.allowLoopback, ServerNames: known.ServerNames,
+			})
+		}},
+	} {
+		if err := c.setup(); err != nil {
+			return fmt.Errorf("setting up controller %s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+func newManager(o options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, machine.AddToScheme, discover.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	own := map[string]cache.Config{o.namespace: {}}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       server.Options{BindAddress: o.metricsAddr},
+		HealthProbeBindAddress:        o.probeAddr,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "windows-machine-operator",
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		// Secrets and ConfigMaps are cached in the operator's namespace only: it may not read others.
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: own}, &corev1.ConfigMap{}: {Namespaces: own},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return mgr, nil
+}
