@@ -54,7 +54,7 @@ func withHeartbeat(progress io.Writer, label string, f func() error) error {
 
 // goBuild is the builder that runs the go command.
 func goBuild(ctx context.Context, src source, p program, out string) error {
-	cmd := exec.CommandContext(ctx, goCommand(), buildArgs(src, p, out)...)
+	cmd := exec.CommandContext(ctx, "go", buildArgs(src, p, out)...)
 	cmd.Dir = src.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	var output tailBuffer
@@ -80,12 +80,4 @@ func buildArgs(src source, p program, out string) []string {
 		}
 	}
 	return []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(flags, " "), "-o", out, p.pkg}
-}
-
-// goCommand prefers the PATH, since a test binary's GOROOT may not exist on this machine.
-func goCommand() string {
-	if path, err := exec.LookPath("go"); err == nil {
-		return path
-	}
-	return filepath.Join(runtime.GOROOT(), "bin", "go")
 }
