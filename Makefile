@@ -1,0 +1,79 @@
+# Everything that is done with this project. `make` alone explains itself.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+export GOTOOLCHAIN ?= local
+export GOFLAGS ?= -buildvcs=false
+
+REPLICAS ?= 3
+KEEP ?=
+PACKAGES ?= ./...
+TESTFLAGS ?=
+SCALE ?= 0.1
+
+CONTROLLER_GEN = $$(hack/tool.sh tools controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
+GOLANGCI_LINT = $$(hack/tool.sh lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo; echo "  Variables: REPLICAS=$(REPLICAS) and KEEP=1 for demo, PACKAGES=$(PACKAGES) and TESTFLAGS= for test"
+
+.PHONY: build
+build: out/windows-machine-operator out/wmcb.exe ## Build the operator and the agent into out/
+
+.PHONY: out/windows-machine-operator
+out/windows-machine-operator:
+	@mkdir -p out
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ .
+
+.PHONY: out/wmcb.exe
+out/wmcb.exe:
+	@mkdir -p out
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags "-s -w" -o $@ ./cmd/wmcb
+
+.PHONY: payload
+payload: ## Pack the stand-in payload into out/payload (SCALE=1 for real sizes)
+	go run ./hack/payload stand-in --out out/payload --scale $(SCALE)
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl once (about 12 minutes)
+	@go run ./test/cmd/controlplane build
+
+.PHONY: demo
+demo: controlplane out/windows-machine-operator out/wmcb.exe ## Show a MachineSet become Ready nodes (REPLICAS=50, KEEP=1)
+	@mkdir -p out && go build -o out/demo ./test/cmd/demo
+	@out/demo --replicas $(REPLICAS) $(if $(KEEP),--keep)
+
+.PHONY: test
+test: controlplane ## Run all tests, with the race detector, in random order
+	@go run ./test/cmd/testsummary -- go test -json -race -shuffle=on -timeout 25m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: lint
+lint: ## Lint, with the import arrows of docs/architecture.md
+	$(GOLANGCI_LINT) run ./...
+	GOOS=windows $(GOLANGCI_LINT) run ./cmd/wmcb/... ./pkg/agent/...
+
+.PHONY: generate
+generate: ## Write all generated files
+	$(CONTROLLER_GEN) object paths=./pkg/apis/...
+	$(CONTROLLER_GEN) crd paths=./pkg/apis/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=windows-machine-operator paths=. paths=./controllers/... paths=./pkg/ticket/... paths=./pkg/facts/... output:rbac:dir=config/rbac
+
+.PHONY: verify
+verify: ## Check that generated files are current and that the product links no test code
+	hack/verify-generated.sh
+	hack/verify-imports.sh .
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./pkg/... 
+
+.PHONY: fuzz
+FUZZTIME ?= 1m
+fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each)
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: cases
+cases: ## List the public cases and the tests that are named after them
+	@go run ./test/cmd/cases
