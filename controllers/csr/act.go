@@ -13,7 +13,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/csr"
 )
 
-// maxMessage bounds the message of a condition, in bytes; events are bounded to 1 KiB by the API server.
+// maxMessage bounds the message of a condition, in bytes, so that an event has room for it.
 const maxMessage = 900
 
 // act writes the verdict. A conflict means that request or host were changed since they were read.
@@ -38,7 +38,8 @@ func (r *Reconciler) spend(ctx context.Context, host *v1alpha1.WindowsHost, name
 		return nil
 	}
 	spent := host.DeepCopy()
-	spent.Status.Ticket.ApprovedCSR = name
+	now := metav1.NewTime(r.options.Clock.Now())
+	spent.Status.Ticket.ApprovedCSR, spent.Status.Ticket.ApprovedAt = name, &now
 	// The lock makes sure that the ticket is the one that was judged, and that no other operator was faster.
 	patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, spent, patch); err != nil {
@@ -58,9 +59,5 @@ func condition(d csr.Decision, now metav1.Time) certificatesv1.CertificateSignin
 }
 
 func message(d csr.Decision) string {
-	s := string(d.Reason) + ": " + d.Message
-	if len(s) > maxMessage {
-		s = s[:maxMessage]
-	}
-	return s
+	return v1alpha1.Clip(string(d.Reason)+": "+d.Message, maxMessage)
 }

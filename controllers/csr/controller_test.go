@@ -367,7 +367,7 @@ func TestNodeAliveWaitsAndTells(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{}, windowsHost("win-a", "192.0.2.10"), n, l, firstClient(t, "csr-1", "win-a"))
 	w.run("csr-1")
 	w.wantVerdict("csr-1", "")
-	if ev := w.events(); len(ev) != 1 || !strings.Contains(ev[0], EventWaiting) || !strings.Contains(ev[0], "alive 5s ago") {
+	if ev := w.events(); len(ev) != 1 || !strings.Contains(ev[0], v1alpha1.EventCSRWaiting) || !strings.Contains(ev[0], "alive 5s ago") {
 		t.Errorf("events %q", ev)
 	}
 	w.clock.SetTime(clockNow().Add(csr.LeaseStale))

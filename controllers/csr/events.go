@@ -8,9 +8,6 @@ import (
 	"github.com/windowsmachine/operator/pkg/csr"
 )
 
-// EventWaiting surfaces on a host whose node's certificate waits for something that a person may have to do.
-const EventWaiting = "CertificateWaiting"
-
 // tell makes the events of an approval or denial: on the host and on the request.
 func (r *Reconciler) tell(obj *certificatesv1.CertificateSigningRequest, host *v1alpha1.WindowsHost, d csr.Decision) {
 	kind, reason, action := corev1.EventTypeNormal, v1alpha1.EventCSRApproved, "Approve"
@@ -21,7 +18,7 @@ func (r *Reconciler) tell(obj *certificatesv1.CertificateSigningRequest, host *v
 		r.Recorder.Eventf(obj, nil, kind, reason, action, "%s", message(d))
 		return
 	}
-	r.Recorder.Eventf(host, obj, kind, reason, action, "certificate request %s: %s", obj.Name, message(d))
+	r.Recorder.Eventf(host, obj, kind, reason, action, "%s", about(obj, d))
 	r.Recorder.Eventf(obj, host, kind, reason, action, "%s", message(d))
 }
 
@@ -33,6 +30,11 @@ func (r *Reconciler) tellWait(obj *certificatesv1.CertificateSigningRequest, hos
 	}
 	switch d.Reason {
 	case csr.NodeAlive, csr.NodeUnclaimed, csr.NameAmbiguous, csr.Contested:
-		r.Recorder.Eventf(host, obj, corev1.EventTypeNormal, EventWaiting, "Wait", "certificate request %s: %s", obj.Name, message(d))
+		r.Recorder.Eventf(host, obj, corev1.EventTypeNormal, v1alpha1.EventCSRWaiting, "Wait", "%s", about(obj, d))
 	}
+}
+
+// about is the note of an event on the host. A request's name may have 253 characters.
+func about(obj *certificatesv1.CertificateSigningRequest, d csr.Decision) string {
+	return v1alpha1.Clip("certificate request "+obj.Name+": "+message(d), v1alpha1.MaxNote)
 }

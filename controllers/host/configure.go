@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +46,9 @@ func (p *pass) network() planner.Network {
 
 // preflighted looks at the machine's own facts, all at once, before anything is changed. A node that runs is not judged by it.
 func (p *pass) preflighted() bool {
-	fixed := ""
+	fixed := p.host.Spec.NodeName
 	if p.host.Status.Node != nil {
 		fixed = p.host.Status.Node.Name
-	} else {
-		fixed = p.host.Spec.NodeName
 	}
 	findings := planner.Preflight(planner.PreflightInput{
 		Host: *p.snap.Facts, Now: p.snap.FactsAt, APIServer: p.cluster.Cluster.APIServer,
@@ -214,34 +213,31 @@ func (p *pass) staged() bool {
 	if p.report() != nil {
 		return true
 	}
-	have := map[string]bool{}
-	for _, d := range p.snap.Facts.HaveBlobs {
-		have[d] = true
-	}
-	var missing []string
-	for _, d := range p.desired.plan.Blobs() {
-		if !have[d] {
-			missing = append(missing, d)
-		}
-	}
+	missing := p.missing()
 	if len(missing) == 0 {
 		return true
 	}
 	percent := 0
-	if p.snap.Busy == host.VerbStage && p.snap.ToSend > 0 {
+	sending := p.snap.Busy == host.VerbStage
+	if sending && p.snap.ToSend > 0 {
 		percent = int(100 * p.snap.Sent / p.snap.ToSend)
 	}
 	p.step = fmt.Sprintf("stage-payload %d%%", percent)
 	p.inSync = no(v1alpha1.ReasonStaging, fmt.Sprintf("sending %d files of the payload, %d%% done", len(missing), percent))
-	if last, ok := p.snap.Last[host.VerbStage]; ok && last.Err != nil && p.snap.Busy == "" {
+	if last, ok := p.snap.Last[host.VerbStage]; ok && last.Err != nil && !sending {
 		p.inSync = p.stagingFailed(last)
 	}
 	p.start(host.VerbStage)
 	p.args.Blobs = missing
-	if p.snap.Busy == host.VerbStage {
+	if sending {
 		p.lookAgain(2 * time.Second)
 	}
 	return false
+}
+
+// missing are the blobs of the plan that the machine does not hold.
+func (p *pass) missing() []string {
+	return slices.DeleteFunc(p.desired.plan.Blobs(), func(d string) bool { return slices.Contains(p.snap.Facts.HaveBlobs, d) })
 }
 
 func (p *pass) stagingFailed(last host.Outcome) cond {
@@ -281,8 +277,20 @@ func (p *pass) apply() bool {
 		p.inSync = p.applyFailed(last)
 	}
 	p.step = "hand-over-plan"
+	if p.blobsLost() {
+		p.startFacts()
+		return true
+	}
 	p.startApply()
 	return true
+}
+
+// blobsLost reports whether the agent refused the plan since a blob is no longer there, which the facts do not know yet.
+func (p *pass) blobsLost() bool {
+	last := p.snap.Last[host.VerbApply]
+	var refusal *host.Refusal
+	return errors.As(last.Err, &refusal) && (refusal.Code == agent.CodeBlobMissing || refusal.Code == agent.CodeBlobCorrupt) &&
+		!p.snap.FactsAt.After(last.At)
 }
 
 func (p *pass) applyFailed(last host.Outcome) cond {

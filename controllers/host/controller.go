@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -28,6 +29,7 @@ import (
 
 // +kubebuilder:rbac:groups=windowsmachine.dev,resources=windowshosts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=windowsmachine.dev,namespace=windows-machine-operator,resources=windowshosts,verbs=patch
+// A host in another namespace is told in its status that it does not count; nothing but that status may be written there, and nothing reads it.
 // +kubebuilder:rbac:groups=windowsmachine.dev,resources=windowshosts/status,verbs=patch
 // +kubebuilder:rbac:groups=windowsmachine.dev,resources=windowsnodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=windows-machine-operator,resources=secrets,verbs=get;list;watch
@@ -79,6 +81,9 @@ func matchingNodeName(name string) []client.ListOption {
 func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.WindowsHost{}, indexNode, nodeNames); err != nil {
 		return fmt.Errorf("indexing WindowsHosts by node: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.sweep)); err != nil {
+		return fmt.Errorf("adding the search for tickets without a host: %w", err)
 	}
 	r.Facts.Subscribe(func(profile string) { r.enqueueAll(ctx, profile) })
 	return ctrl.NewControllerManagedBy(mgr).

@@ -16,16 +16,7 @@ type notice struct{ kind, reason, message string }
 // notices are the events of a pass: one for each change of Ready's reason, and one for each thing that is done once. They are built
 // from reasons and messages that hold no secrets.
 func notices(p *pass, after v1alpha1.WindowsHostStatus, before v1alpha1.WindowsHostStatus) []notice {
-	var out []notice
-	now := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
-	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
-	if now != nil && (was == nil || was.Reason != now.Reason || was.Status != now.Status) {
-		kind := corev1.EventTypeNormal
-		if alarming(now.Reason) {
-			kind = corev1.EventTypeWarning
-		}
-		out = append(out, notice{kind, now.Reason, now.Message})
-	}
+	out := readyNotice(after, before)
 	if p.pin != nil {
 		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventHostKeyPinned, "pinned the host key " + p.pin.Fingerprint + " on first use"})
 	}
@@ -36,6 +27,20 @@ func notices(p *pass, after v1alpha1.WindowsHostStatus, before v1alpha1.WindowsH
 		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventRebooting, "restarting the machine"})
 	}
 	return out
+}
+
+// readyNotice tells of a change of Ready.
+func readyNotice(after, before v1alpha1.WindowsHostStatus) []notice {
+	now := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionReady)
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady)
+	if now == nil || was != nil && was.Reason == now.Reason && was.Status == now.Status {
+		return nil
+	}
+	kind := corev1.EventTypeNormal
+	if alarming(now.Reason) {
+		kind = corev1.EventTypeWarning
+	}
+	return []notice{{kind, now.Reason, now.Message}}
 }
 
 // alarming reports whether a person should look at the reason.
@@ -51,7 +56,7 @@ func alarming(reason string) bool {
 
 func (r *Reconciler) tell(p *pass, after v1alpha1.WindowsHostStatus) {
 	for _, n := range notices(p, after, p.before) {
-		r.Recorder.Eventf(p.host, nil, n.kind, n.reason, "Reconcile", "%s", n.message)
+		r.Recorder.Eventf(p.host, nil, n.kind, n.reason, "Reconcile", "%s", v1alpha1.Clip(n.message, v1alpha1.MaxNote))
 	}
 	r.Metrics.observe(p, after)
 }

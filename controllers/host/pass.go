@@ -76,9 +76,9 @@ type found struct {
 	more           bool
 	kubeletStarted bool
 	// nodeUID is the UID of the Node that is ours.
-	nodeUID   string
-	nodeReady bool
-	nodeWhy   string
+	nodeUID string
+	// nodeWhy is what its kubelet says.
+	nodeWhy string
 }
 
 // desired is a plan with its fence.

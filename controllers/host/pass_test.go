@@ -199,19 +199,27 @@ func TestLine(t *testing.T) {
 		"plan to hand over":            {aView(connected, named, loaded), v1alpha1.ReasonApplying, host.VerbApply, "handing over"},
 		"plan refused":                 {aView(connected, named, loaded, failed(host.VerbApply, &host.Refusal{Code: agent.CodeGenerationOld}, 1)), v1alpha1.ReasonPlanRefused, host.VerbApply, "another operator"},
 		"step under way":               {aView(connected, named, loaded, recorded(running(plan.StepFiles, 4, 7))), v1alpha1.ReasonApplying, host.VerbFollow, "4/7 install-files"},
-		"step failed": {aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeDiskFull, Detail: "d", Seq: 3})),
-			v1alpha1.ReasonStepFailed, host.VerbFollow, "step 4/7 install-files failed: DiskFull"},
-		"ticket is missing": {aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepCredentials, Index: 1, Total: 7, Code: agent.CodeSecretMissing, Seq: 3})),
-			v1alpha1.ReasonStepFailed, host.VerbApply, "SecretMissing"},
-		"reboot": {aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseRebootNeeded, Step: plan.StepFeatures, Index: 2, Total: 7, Seq: 3})),
-			v1alpha1.ReasonRebooting, host.VerbReboot, "2/7 enable-features"},
+		"step failed": {
+			aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeDiskFull, Detail: "d", Seq: 3})),
+			v1alpha1.ReasonStepFailed, host.VerbFollow, "step 4/7 install-files failed: DiskFull",
+		},
+		"ticket is missing": {
+			aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepCredentials, Index: 1, Total: 7, Code: agent.CodeSecretMissing, Seq: 3})),
+			v1alpha1.ReasonStepFailed, host.VerbApply, "SecretMissing",
+		},
+		"reboot": {
+			aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseRebootNeeded, Step: plan.StepFeatures, Index: 2, Total: 7, Seq: 3})),
+			v1alpha1.ReasonRebooting, host.VerbReboot, "2/7 enable-features",
+		},
 		"in sync, no node yet": {aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonWaitingForCertificate, "", "system:node:win-a"},
 		"node not ready": {aView(connected, named, registered, func(v *view) {
 			v.node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "cni plugin not initialized"}
 		}, loaded, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonNodeNotReady, "", "cni plugin"},
 		"ready": {aView(connected, named, registered, loaded, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonNodeReady, "", "win-a"},
-		"a node's reboot waits": {aView(connected, named, registered, loaded, recorded(plan.Report{Phase: plan.PhaseRebootNeeded, Step: plan.StepFeatures, Index: 1, Total: 7, Seq: 3})),
-			v1alpha1.ReasonRebootNeeded, "", "kubectl drain win-a"},
+		"a node's reboot waits": {
+			aView(connected, named, registered, loaded, recorded(plan.Report{Phase: plan.PhaseRebootNeeded, Step: plan.StepFeatures, Index: 1, Total: 7, Seq: 3})),
+			v1alpha1.ReasonRebootNeeded, "", "kubectl drain win-a",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := walk(c.view)

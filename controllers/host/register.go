@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,10 +13,10 @@ import (
 func (p *pass) isRegistered() bool {
 	if p.node == nil {
 		p.registered = p.waitingForNode()
+		p.renewTicket()
 		return false
 	}
-	p.nodeUID = string(p.node.UID)
-	p.nodeReady, p.nodeWhy = nodeReady(p.node), nodeWhy(p.node)
+	p.nodeUID, p.nodeWhy = string(p.node.UID), nodeWhy(p.node)
 	p.registered = yes(v1alpha1.ReasonRegistered, "Node "+p.node.Name+" is this host's")
 	if p.node.Annotations[v1alpha1.HostUIDAnnotation] != string(p.host.UID) || !hasLabels(p.node, p.desired.labels) {
 		p.adoptNode = true
@@ -39,6 +40,42 @@ func (p *pass) waitingForNode() cond {
 	}
 	return no(v1alpha1.ReasonWaitingForNode, fmt.Sprintf(
 		"the kubelet has its certificate and has not registered Node %s yet; its log is C:\\var\\log\\kubelet\\kubelet.log", p.nodeName))
+}
+
+// How long a machine may take with its ticket.
+const (
+	// ticketMargin: a token that ends so soon may end before the kubelet has used it.
+	ticketMargin = 2 * time.Minute
+	// joinPatience is how long after its certificate was approved a kubelet may take to register its Node. One that lost the key
+	// meanwhile asks again, and a ticket is good for one certificate only.
+	joinPatience = 3 * time.Minute
+)
+
+// ticketDue is when a machine whose Node is absent needs another ticket: at once when there is none on record.
+func ticketDue(t *v1alpha1.TicketStatus) time.Time {
+	switch {
+	case t == nil:
+		return time.Time{}
+	case t.ApprovedCSR != "" && t.ApprovedAt != nil:
+		return t.ApprovedAt.Add(joinPatience)
+	}
+	return t.Expires.Add(-ticketMargin)
+}
+
+// renewTicket hands the envelope over again, with another ticket, to a machine whose kubelet cannot join with the one that it has. The
+// agent puts it in place; a kubelet without a certificate ends itself after five minutes and reads it when it starts again
+// (kubernetes/pkg/kubelet/certificate/transport.go).
+func (p *pass) renewTicket() {
+	// While the agent works the ticket waits for it, and for its reboot; then is the time to look.
+	settled := p.inSync.reason == v1alpha1.ReasonInSync || p.inSync.reason == v1alpha1.ReasonStepFailed
+	if !settled || len(p.desired.plan.Secrets) == 0 {
+		return
+	}
+	if due := ticketDue(p.host.Status.Ticket); due.After(p.now) {
+		p.lookAgain(due.Sub(p.now))
+		return
+	}
+	p.startApply()
 }
 
 // ready is the end of the line.

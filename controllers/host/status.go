@@ -11,15 +11,12 @@ import (
 	"github.com/windowsmachine/operator/pkg/facts"
 )
 
-// maxMessage bounds a condition's message, in bytes (the API allows 32768; nobody reads that much).
-const maxMessage = 2048
-
 // status derives the whole status from what the pass saw. What the pass did not look at keeps its last value.
 func (p *pass) status() v1alpha1.WindowsHostStatus {
 	s := *p.host.Status.DeepCopy()
 	s.ObservedGeneration = p.host.Generation
 	s.Failures = int32(p.failures)
-	s.Step = clip(p.step, 128)
+	s.Step = v1alpha1.Clip(p.step, 128)
 	if p.pin != nil {
 		s.HostKey = p.pin
 	}
@@ -98,29 +95,35 @@ func (p *pass) conditions(s *v1alpha1.WindowsHostStatus) {
 
 func set(s *v1alpha1.WindowsHostStatus, generation int64, name string, c cond) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: name, Status: c.status, Reason: c.reason, Message: clip(c.message, maxMessage), ObservedGeneration: generation,
+		Type: name, Status: c.status, Reason: c.reason, Message: v1alpha1.Clip(c.message, v1alpha1.MaxMessage), ObservedGeneration: generation,
 	})
 }
 
 // summary is Ready. A Ready node stays Ready while it cannot be looked at: losing the operator or the way to the machine
 // stops no node. A changed host key is another matter.
 func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
-	running := p.node != nil && (p.nodeReady || p.ours() && nodeReady(p.node))
-	inPlace := s.Plan != nil && s.Plan.Applied != "" && s.Plan.Applied == s.Plan.Digest
-	unmet, ours := p.unmet()
+	unmet, ofNode := p.unmet()
 	switch {
 	case p.deleting != (cond{}):
 		return no(p.deleting.reason, p.deleting.message)
-	case unmet != (cond{}) && running && inPlace && !ours:
+	case unmet != (cond{}) && !ofNode && p.running() && inPlace(s):
 		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready; %s: %s", p.node.Name, unmet.reason, unmet.message))
 	case unmet != (cond{}):
 		return unmet
 	case p.more:
 		return no(v1alpha1.ReasonApplying, "step "+p.step)
-	case running:
+	case p.running():
 		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready and the machine equals its plan", p.node.Name))
 	}
 	return no(v1alpha1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.nodeName, p.nodeWhy))
+}
+
+// running reports whether the host's Node is Ready.
+func (p *pass) running() bool { return p.node != nil && p.ours() && nodeReady(p.node) }
+
+// inPlace reports whether the machine was last seen in sync with the plan that it is to have.
+func inPlace(s *v1alpha1.WindowsHostStatus) bool {
+	return s.Plan != nil && s.Plan.Applied != "" && s.Plan.Applied == s.Plan.Digest
 }
 
 // unmet is what stopped the pass: the first condition that is False, else the first that is Unknown, zero when all are met. node
@@ -149,11 +152,4 @@ func problemsText(ps []facts.Problem) string {
 		out = append(out, x.Message)
 	}
 	return strings.Join(out, "; ")
-}
-
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }

@@ -152,7 +152,7 @@ func (r *Reconciler) tell(m *machinev1.Machine, e notice) {
 	if e.warning {
 		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(m, nil, kind, e.reason, "Reconcile", "%s", e.message)
+	r.Recorder.Eventf(m, nil, kind, e.reason, "Reconcile", "%s", v1alpha1.Clip(e.message, v1alpha1.MaxNote))
 }
 
 // windowsOnly lets Machines through that have the label or just lost it, so that Linux Machines cost nothing.

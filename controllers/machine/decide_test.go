@@ -129,18 +129,18 @@ func TestW19StatesOfAMachine(t *testing.T) {
 		machine *machinev1.Machine
 		want    claim
 	}{
-		"provisioned":         {aMachine(), claimHost},
-		"running":             {aMachine(phase(machinev1.PhaseRunning)), claimHost},
-		"no phase":            {aMachine(func(m *machinev1.Machine) { m.Status = machinev1.MachineStatus{} }), claimWait},
-		"provisioning":        {aMachine(phase(machinev1.PhaseProvisioning)), claimWait},
-		"failed":              {aMachine(phase(machinev1.PhaseFailed)), claimWait},
-		"unknown phase":       {aMachine(phase("Hibernating")), claimWait},
-		"deleting":            {aMachine(deleting), claimLeaving},
-		"deleting, no adress": {aMachine(deleting, func(m *machinev1.Machine) { m.Status.Addresses = nil }), claimLeaving},
-		"no label":            {aMachine(func(m *machinev1.Machine) { m.Labels = nil }), claimNone},
-		"lower case":          {aMachine(func(m *machinev1.Machine) { m.Labels[OSLabel] = "windows" }), claimNone},
-		"ignored":             {aMachine(func(m *machinev1.Machine) { m.Labels[v1alpha1.IgnoreLabel] = "true" }), claimNone},
-		"not ignored":         {aMachine(func(m *machinev1.Machine) { m.Labels[v1alpha1.IgnoreLabel] = "false" }), claimHost},
+		"provisioned":          {aMachine(), claimHost},
+		"running":              {aMachine(phase(machinev1.PhaseRunning)), claimHost},
+		"no phase":             {aMachine(func(m *machinev1.Machine) { m.Status = machinev1.MachineStatus{} }), claimWait},
+		"provisioning":         {aMachine(phase(machinev1.PhaseProvisioning)), claimWait},
+		"failed":               {aMachine(phase(machinev1.PhaseFailed)), claimWait},
+		"unknown phase":        {aMachine(phase("Hibernating")), claimWait},
+		"deleting":             {aMachine(deleting), claimLeaving},
+		"deleting, no address": {aMachine(deleting, func(m *machinev1.Machine) { m.Status.Addresses = nil }), claimLeaving},
+		"no label":             {aMachine(func(m *machinev1.Machine) { m.Labels = nil }), claimNone},
+		"lower case":           {aMachine(func(m *machinev1.Machine) { m.Labels[OSLabel] = "windows" }), claimNone},
+		"ignored":              {aMachine(func(m *machinev1.Machine) { m.Labels[v1alpha1.IgnoreLabel] = "true" }), claimNone},
+		"not ignored":          {aMachine(func(m *machinev1.Machine) { m.Labels[v1alpha1.IgnoreLabel] = "false" }), claimHost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := classify(c.machine); got != c.want {

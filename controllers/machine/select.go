@@ -8,6 +8,7 @@ import (
 
 	machinev1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 )
@@ -55,7 +56,7 @@ func classify(m *machinev1.Machine) claim {
 
 // pickAddress chooses where to connect, whatever the order of the list: the lowest usable IPv4 InternalIP, else the lowest usable
 // IPv6 InternalIP, else the first InternalDNS name by alphabet. Link-local, loopback (unless allowLoopback), unspecified and multicast
-// addresses are never usable. It returns "" when there is nothing.
+// addresses are never usable, nor are names that the API does not take. It returns "" when there is nothing.
 func pickAddress(addrs []corev1.NodeAddress, allowLoopback bool) string {
 	var ips []netip.Addr
 	var names []string
@@ -66,7 +67,9 @@ func pickAddress(addrs []corev1.NodeAddress, allowLoopback bool) string {
 				ips = append(ips, ip)
 			}
 		case corev1.NodeInternalDNS:
-			names = append(names, strings.ToLower(a.Address))
+			if n := strings.ToLower(a.Address); len(validation.IsDNS1123Subdomain(n)) == 0 && !numeric(n) {
+				names = append(names, n)
+			}
 		}
 	}
 	slices.SortFunc(ips, func(a, b netip.Addr) int {
@@ -82,6 +85,11 @@ func pickAddress(addrs []corev1.NodeAddress, allowLoopback bool) string {
 	return ""
 }
 
+// numeric reports whether a name ends in a label of digits, as a mistyped address does and no host's name may (RFC 1123, 2.1).
+func numeric(name string) bool {
+	return strings.Trim(name[strings.LastIndexByte(name, '.')+1:], "0123456789") == ""
+}
+
 func usable(ip netip.Addr, allowLoopback bool) bool {
 	if ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip.Zone() != "" {
 		return false
@@ -89,17 +97,21 @@ func usable(ip netip.Addr, allowLoopback bool) bool {
 	return allowLoopback || !ip.IsLoopback()
 }
 
-// certificateNames lists every address and name of the Machine that its node's serving certificate may carry, sorted, each once.
+// certificateNames lists the addresses and names of the Machine that its node's serving certificate may carry, sorted, each once, as many
+// as the host's status takes.
 func certificateNames(m *machinev1.Machine) []string {
 	var out []string
 	for _, a := range m.Status.Addresses {
 		switch a.Type {
 		case corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS, corev1.NodeExternalDNS, corev1.NodeHostName:
-			out = append(out, strings.ToLower(a.Address))
+			if len(a.Address) <= v1alpha1.MaxAddressLength {
+				out = append(out, strings.ToLower(a.Address))
+			}
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), v1alpha1.MaxMachineAddresses)]
 }
 
 // username is the administrator that the platform's Windows images have; an override of the profile wins.

@@ -113,10 +113,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if old, ok := r.Facts.Get(p.Name); !ok || !reflect.DeepEqual(old, d) {
 		r.Facts.Set(p.Name, d)
 	}
-	if err := r.warn(ctx, p); err != nil {
+	risky, err := r.risky(ctx)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: every}, r.patch(ctx, p, Status(p, d))
+	after := Status(p, d, risky)
+	if err := r.patch(ctx, p, after); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.tell(p, after)
+	return reconcile.Result{RequeueAfter: every}, nil
 }
 
 // ownCA is the CA bundle that the operator's own connection is verified with.
@@ -131,17 +137,23 @@ func ownCA(c *rest.Config) ([]byte, error) {
 	return b, nil
 }
 
-// warn tells of bindings that let bootstrap identities join under any name, past every rule of package csr.
-func (r *Reconciler) warn(ctx context.Context, p *v1alpha1.WindowsNodeProfile) error {
+// risky reads the bindings that let bootstrap identities join under any name, past every rule of package csr.
+func (r *Reconciler) risky(ctx context.Context) ([]string, error) {
 	var list rbacv1.ClusterRoleBindingList
 	if err := r.Reader.List(ctx, &list); err != nil {
-		return fmt.Errorf("listing ClusterRoleBindings: %w", err)
+		return nil, fmt.Errorf("listing ClusterRoleBindings: %w", err)
 	}
-	for _, name := range ticket.RiskyBindings(list.Items) {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, v1alpha1.EventRiskyBinding, "Discover",
-			"ClusterRoleBinding %s lets the controller manager approve first certificates of bootstrap identities under any node name; delete it unless something else needs it", name)
+	return ticket.RiskyBindings(list.Items), nil
+}
+
+// tell warns of risky bindings when their set has changed; p is the profile with its status as it was before.
+func (r *Reconciler) tell(p *v1alpha1.WindowsNodeProfile, after v1alpha1.WindowsNodeProfileStatus) {
+	now := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionBindingsSafe)
+	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionBindingsSafe)
+	if now.Status == metav1.ConditionTrue || was != nil && was.Message == now.Message {
+		return
 	}
-	return nil
+	r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, now.Reason, "Discover", "%s", v1alpha1.Clip(now.Message, v1alpha1.MaxNote))
 }
 
 func (r *Reconciler) patch(ctx context.Context, p *v1alpha1.WindowsNodeProfile, s v1alpha1.WindowsNodeProfileStatus) error {
@@ -156,8 +168,8 @@ func (r *Reconciler) patch(ctx context.Context, p *v1alpha1.WindowsNodeProfile, 
 	return nil
 }
 
-// Status derives the profile's status from what was discovered.
-func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered) v1alpha1.WindowsNodeProfileStatus {
+// Status derives the profile's status from what was discovered, and from the sentences of ticket.RiskyBindings.
+func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered, risky []string) v1alpha1.WindowsNodeProfileStatus {
 	s := *p.Status.DeepCopy()
 	s.ObservedGeneration = p.Generation
 	c := d.Cluster
@@ -165,9 +177,17 @@ func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered) v1alpha1.Windows
 		APIServer: c.APIServer, Platform: c.Platform, DNS: c.ClusterDNS, Domain: c.ClusterDomain,
 		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Sources: c.Sources,
 	}
+	for _, c := range []metav1.Condition{factsComplete(d), bindingsSafe(risky)} {
+		c.ObservedGeneration, c.Message = p.Generation, v1alpha1.Clip(c.Message, v1alpha1.MaxMessage)
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	return s
+}
+
+func factsComplete(d facts.Discovered) metav1.Condition {
 	cond := metav1.Condition{
 		Type: v1alpha1.ConditionFactsComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFactsComplete,
-		Message: "all facts about the cluster were found", ObservedGeneration: p.Generation,
+		Message: "all facts about the cluster were found",
 	}
 	if len(d.Problems) > 0 {
 		var texts []string
@@ -179,6 +199,18 @@ func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered) v1alpha1.Windows
 			cond.Status = metav1.ConditionFalse
 		}
 	}
-	meta.SetStatusCondition(&s.Conditions, cond)
-	return s
+	return cond
+}
+
+func bindingsSafe(risky []string) metav1.Condition {
+	if len(risky) == 0 {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionBindingsSafe, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoRiskyBindings,
+			Message: "no ClusterRoleBinding lets bootstrap identities join under any name",
+		}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionBindingsSafe, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRiskyBinding,
+		Message: strings.Join(risky, "; "),
+	}
 }

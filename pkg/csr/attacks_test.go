@@ -114,10 +114,14 @@ func requesterAttacks() []attack {
 		}, Deny, NotItself},
 		{"the ticket of a asks as b", firstClient, subject(NodePrefix + "win-b"), Deny, NotItself},
 		{"a bootstrap token of the cluster", firstClient, as("system:bootstrap:abcdef", "system:bootstrappers", authenticatedGroup), Deny, WrongRequester},
-		{"OpenShift's shared bootstrapper", firstClient,
-			as("system:serviceaccount:openshift-machine-config-operator:node-bootstrapper", "system:serviceaccounts", authenticatedGroup), Deny, WrongRequester},
-		{"an account of our name in another namespace", firstClient,
-			as("system:serviceaccount:windows-machine-bootstrap2:host-win-a", ticketsGroup, authenticatedGroup), Deny, WrongRequester},
+		{
+			"OpenShift's shared bootstrapper", firstClient,
+			as("system:serviceaccount:openshift-machine-config-operator:node-bootstrapper", "system:serviceaccounts", authenticatedGroup), Deny, WrongRequester,
+		},
+		{
+			"an account of our name in another namespace", firstClient,
+			as("system:serviceaccount:windows-machine-bootstrap2:host-win-a", ticketsGroup, authenticatedGroup), Deny, WrongRequester,
+		},
 		{"an anonymous user", firstClient, as("system:anonymous", "system:unauthenticated"), Deny, WrongRequester},
 		{"another account of the bootstrap namespace, young", firstClient, as(TicketUser("default"), ticketsGroup, authenticatedGroup), Wait, TicketUnknown},
 		{"another account of the bootstrap namespace", firstClient, both(as(TicketUser("default"), ticketsGroup, authenticatedGroup), func(s *scene) {

@@ -58,7 +58,7 @@ func nameRule(e Expected, name string) (Decision, bool) {
 func addressRule(e Expected, ip []byte) (Decision, bool) {
 	a, ok := netip.AddrFromSlice(ip)
 	a = a.Unmap()
-	if !ok || !a.IsGlobalUnicast() && !(e.AllowLoopback && a.IsLoopback()) {
+	if !ok || !a.IsGlobalUnicast() && (!e.AllowLoopback || !a.IsLoopback()) {
 		// Unspecified, loopback, link-local and multicast addresses, and 255.255.255.255, name no node.
 		return deny(SANForbidden, "IP address %s is not an address that a node can have", a)
 	}

@@ -50,6 +50,16 @@ type Deadlines struct {
 	Apply, Follow time.Duration
 	// Remove is 30 minutes, Reboot 2 minutes.
 	Remove, Reboot time.Duration
+	// Silence is how long a running agent may say nothing before its connection is taken for lost, 8 seconds; three times that
+	// before its first word.
+	Silence time.Duration
+}
+
+func (d Deadlines) silence() time.Duration {
+	if d.Silence > 0 {
+		return d.Silence
+	}
+	return 8 * time.Second
 }
 
 func (d Deadlines) of(v Verb) time.Duration {

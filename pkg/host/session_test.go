@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"io"
 	"fmt"
 	"strings"
 	"testing"
@@ -200,11 +201,53 @@ func advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// TestSilentAgentIsTakenForLost: a link that drops while a network is made leaves a connection that nobody closes.
+func TestSilentAgentIsTakenForLost(t *testing.T) {
+	const limit = 8 * time.Second
+	for _, v := range []Verb{VerbApply, VerbFollow, VerbRemove} {
+		t.Run(string(v), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &machine{run: hang}
+				m.put(agentPath(), agentText)
+				h := newHarness(t, m, nil)
+				begin := time.Now()
+				got := h.do(t, v, args())
+				if err := got.Last[v].Err; !errors.Is(err, transport.ErrDisconnected) || got.Connected {
+					t.Errorf("got %v, connected %t", err, got.Connected)
+				}
+				if took := time.Since(begin); took != 3*limit {
+					t.Errorf("an agent that never spoke was given %s, want %s", took, 3*limit)
+				}
+			})
+		})
+	}
+}
+
+// speak prints the report every two seconds, as the agent does.
+func speak(t *testing.T) func(context.Context, transport.Command) (int, error) {
+	said := line(t, report(func(r *plan.Report) { r.Phase = plan.PhaseRunning }))
+	return func(ctx context.Context, c transport.Command) (int, error) {
+		for {
+			if _, err := io.WriteString(c.Stdout, said+"\n"); err != nil {
+				return 0, err
+			}
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
+	}
+}
+
 func TestDeadlines(t *testing.T) {
 	for _, v := range []Verb{VerbFacts, VerbStage, VerbApply, VerbFollow, VerbRemove, VerbReboot} {
 		t.Run(string(v), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &machine{run: hang}
+				if v == VerbApply || v == VerbFollow || v == VerbRemove {
+					m.run = speak(t)
+				}
 				m.put(agentPath(), agentText)
 				s := store(t, "blob")
 				h := newHarness(t, m, func(c *Config) { c.Store = s })

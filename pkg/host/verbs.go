@@ -105,12 +105,26 @@ func (s *Session) follow(ctx context.Context, c transport.Conn) error {
 }
 
 // reports runs the agent and publishes each report that it prints.
+//
+// The agent says something at least every two seconds. One that is silent for longer is taken for lost: while a network is made the link drops,
+// and nobody closes the connection.
 func (s *Session) reports(ctx context.Context, c transport.Conn, stdin []byte, args ...string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := s.pool.cfg.Deadlines.silence()
+	watch := time.AfterFunc(3*limit, func() {
+		cancel(fmt.Errorf("%w: the agent was silent for more than %s", transport.ErrDisconnected, limit))
+	})
+	defer watch.Stop()
 	r, err := s.call(ctx, c, call{args: args, stdin: bytes.NewReader(stdin), total: maxReports, take: func(a answer) {
+		watch.Reset(limit)
 		if a.report != nil {
 			s.publish(a.report)
 		}
 	}})
+	if ctx.Err() != nil && err != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		return err
 	}

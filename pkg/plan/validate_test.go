@@ -79,6 +79,8 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"vsid low", func(p *Plan) { p.Networks[0].VSID = 4095 }, []string{"vsid 4095, must be 4096 to 16777214"}},
 		{"vsid on bridge", func(p *Plan) { p.Networks[0].Type = NetworkL2Bridge }, []string{"vsid 4096, an L2Bridge network has none"}},
 		{"management IP", func(p *Plan) { p.Networks[0].ManagementIP = "fe80::1%eth0" }, []string{"is not an IP address"}},
+		{"reach", func(p *Plan) { p.Networks[0].Reach = "api.example.test" }, []string{`reach "api.example.test" is not host:port`}},
+		{"reach port", func(p *Plan) { p.Networks[0].Reach = "api.example.test:0" }, []string{"is not host:port"}},
 		{"host bits", func(p *Plan) { p.Networks[0].Prefix = "10.244.1.5/24" }, []string{`prefix "10.244.1.5/24" is not a network`}},
 		{"gateway outside", func(p *Plan) { p.Networks[0].Gateway = "10.244.2.1" }, []string{"is not an address within 10.244.1.0/24"}},
 		{"network twice", func(p *Plan) { p.Networks = append(p.Networks, p.Networks[0]) }, []string{"same network as"}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/asn1"
 	"encoding/pem"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -122,6 +123,9 @@ func (v *validator) networkAddresses(it string, n Network) {
 	if !plainAddr(n.ManagementIP) {
 		v.add(it, "management IP %q is not an IP address", bounded(n.ManagementIP))
 	}
+	if n.Reach != "" && !hostPort(n.Reach) {
+		v.add(it, "reach %q is not host:port", bounded(n.Reach))
+	}
 	prefix, err := netip.ParsePrefix(n.Prefix)
 	if err != nil || prefix.Masked() != prefix {
 		v.add(it, "prefix %q is not a network such as 10.244.1.0/24", bounded(n.Prefix))
@@ -156,4 +160,14 @@ func (v *validator) routes(routes []Route) {
 		}
 		v.unique("route", it, r.Destination)
 	}
+}
+
+// hostPort reports whether s is a host name or IP address and a port.
+func hostPort(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" || len(host) > 253 || strings.ContainsAny(host, " \t\r\n/\\\"'%") {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n > 0 && n < 65536
 }

@@ -3,6 +3,8 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -222,7 +224,7 @@ func (b *builder) joinedNetwork() ([]plan.Network, []plan.File, error) {
 	}
 	n := plan.Network{
 		Name: b.o.Network.Name, Type: plan.NetworkL2Bridge, ManagementIP: b.o.NodeIP,
-		Prefix: b.node.PodCIDR, Gateway: gateway.String(),
+		Prefix: b.node.PodCIDR, Gateway: gateway.String(), Reach: reach(b.c.APIServer),
 	}
 	render := cni.RenderL2Bridge
 	if b.o.Network.Mode == ModeOverlay {
@@ -237,4 +239,17 @@ func (b *builder) joinedNetwork() ([]plan.Network, []plan.File, error) {
 		return nil, nil, err
 	}
 	return []plan.Network{n}, []plan.File{inline(cniConflist, conflist)}, nil
+}
+
+// reach is the host:port of an https URL, "" when it is none.
+func reach(apiServer string) string {
+	u, err := url.Parse(apiServer)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }

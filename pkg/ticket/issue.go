@@ -51,11 +51,11 @@ type Ticket struct {
 	Kubeconfig Secret
 }
 
-// Status returns the ticket as it stands in status.ticket: previous.ApprovedCSR is kept as long as it is the same ticket.
+// Status returns the ticket as it stands in status.ticket: the use of previous is kept as long as it is the same ticket.
 func (t Ticket) Status(previous *v1alpha1.TicketStatus) *v1alpha1.TicketStatus {
 	out := &v1alpha1.TicketStatus{ServiceAccount: t.ServiceAccount, ID: t.ID, Expires: metav1.NewTime(t.Expires)}
 	if previous != nil && previous.ID == t.ID {
-		out.ApprovedCSR = previous.ApprovedCSR
+		out.ApprovedCSR, out.ApprovedAt = previous.ApprovedCSR, previous.ApprovedAt
 	}
 	return out
 }

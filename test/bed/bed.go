@@ -51,6 +51,8 @@ type Options struct {
 	PodCIDR string
 	// MachineAPI starts OpenShift's Machine controllers.
 	MachineAPI bool
+	// Machine changes the options of a Machine's simulated machine before it is made; nil leaves them.
+	Machine func(name string, o *hostsim.Options)
 	// Dir keeps the control plane's data, the operator's log and kubeconfig; a new temporary folder when empty.
 	Dir string
 	// Logf gets progress; nil discards it.
@@ -230,7 +232,7 @@ func (b *Bed) Close() error {
 		h.Close()
 	}
 	if b.ControlPlane != nil {
-		errs = append(errs, b.ControlPlane.Stop())
+		errs = append(errs, b.Stop())
 	}
 	if b.opts.Dir == "" && b.dir != "" {
 		errs = append(errs, os.RemoveAll(b.dir))

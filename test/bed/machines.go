@@ -71,7 +71,7 @@ func (b *Bed) Create(_ context.Context, _, name string) (machineapi.Instance, er
 	h, ok := b.Host(name)
 	if !ok {
 		var err error
-		if h, err = b.NewHost(name); err != nil {
+		if h, err = b.NewHost(name, b.ofMachine(name)); err != nil {
 			return machineapi.Instance{}, err
 		}
 	}
@@ -81,6 +81,14 @@ func (b *Bed) Create(_ context.Context, _, name string) (machineapi.Instance, er
 		{Type: corev1.NodeInternalDNS, Address: name},
 		{Type: corev1.NodeHostName, Address: name},
 	}}, nil
+}
+
+func (b *Bed) ofMachine(name string) func(*hostsim.Options) {
+	return func(o *hostsim.Options) {
+		if b.opts.Machine != nil {
+			b.opts.Machine(name, o)
+		}
+	}
 }
 
 // Delete implements machineapi.Provider: the machine is destroyed as it stands.

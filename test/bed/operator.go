@@ -75,19 +75,11 @@ const stopGrace = 20 * time.Second
 
 // StopOperator asks the operator to stop and waits for it; one that does not is killed, which is an error.
 func (b *Bed) StopOperator() error {
-	b.mu.Lock()
-	p := b.operator
-	b.operator = nil
-	b.mu.Unlock()
-	if p == nil {
-		return nil
+	p, err := b.takeOperator()
+	if p == nil || err != nil {
+		return err
 	}
 	defer p.log.Close()
-	select {
-	case <-p.done:
-		return fmt.Errorf("the operator had ended by itself: %w", errors.Join(p.err, errEnded))
-	default:
-	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stopping the operator: %w", err)
 	}
@@ -103,6 +95,37 @@ func (b *Bed) StopOperator() error {
 		err := p.cmd.Process.Kill()
 		<-p.done
 		return errors.Join(fmt.Errorf("the operator did not stop within %s", stopGrace), err)
+	}
+}
+
+// KillOperator ends the operator without a warning, as a node that dies under it does. Its leader election lease stays until it expires.
+func (b *Bed) KillOperator() error {
+	p, err := b.takeOperator()
+	if p == nil || err != nil {
+		return err
+	}
+	defer p.log.Close()
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("killing the operator: %w", err)
+	}
+	<-p.done
+	return nil
+}
+
+// takeOperator returns the running operator for its end, nil when there is none. One that has ended by itself is an error.
+func (b *Bed) takeOperator() (*process, error) {
+	b.mu.Lock()
+	p := b.operator
+	b.operator = nil
+	b.mu.Unlock()
+	if p == nil {
+		return nil, nil
+	}
+	select {
+	case <-p.done:
+		return nil, errors.Join(fmt.Errorf("the operator had ended by itself: %w", errors.Join(p.err, errEnded)), p.log.Close())
+	default:
+		return p, nil
 	}
 }
 

@@ -42,13 +42,13 @@ connection drops or the command is ended, and 'wmcb status --follow' watches it 
 		Example: `  wmcb apply --json < envelope.json
   wmcb apply --file C:\envelope.json --follow=false`,
 		Args: cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context) error {
+		RunE: p.run(p.watched(func(ctx context.Context) error {
 			e, err := p.envelope(file)
 			if err != nil {
 				return p.fail(err, nil)
 			}
 			return p.applied(ctx, e, follow)
-		}),
+		})),
 	}
 	c.Flags().StringVar(&file, "file", "", "read the envelope from this file")
 	c.Flags().BoolVar(&follow, "follow", true, "go on until the run has ended")
@@ -97,7 +97,7 @@ func (p *program) remove() *cobra.Command {
 rules. Windows features stay enabled. The program file itself stays. The command may be repeated until it succeeds.`,
 		Example: `  wmcb remove`,
 		Args:    cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context) error {
+		RunE: p.run(p.watched(func(ctx context.Context) error {
 			r, err := p.agent.Remove(ctx, p.report)
 			if err != nil {
 				return p.fail(err, nil)
@@ -108,7 +108,7 @@ rules. Windows features stay enabled. The program file itself stays. The command
 				}
 			}
 			return ended(r)
-		}),
+		})),
 	}
 }
 

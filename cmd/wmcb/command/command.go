@@ -86,6 +86,7 @@ type program struct {
 	env   Env
 	agent *agent.Agent
 	json  bool
+	beat  beat
 }
 
 // Run runs wmcb with the arguments behind the program's name until it ends or ctx does, and returns the exit code.

@@ -168,6 +168,14 @@ func (p *program) finding(f planner.Finding) error {
 	return err
 }
 
+func (p *program) followed(ctx context.Context) error {
+	r, err := p.agent.FollowNow(ctx, p.report)
+	if err != nil {
+		return p.fail(err, nil)
+	}
+	return ended(r)
+}
+
 func (p *program) status() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
@@ -180,11 +188,7 @@ way has ended. The exit code is that of the run: 0, 1 failed, 3 reboot needed.`,
 		Args: cobra.NoArgs,
 		RunE: p.run(func(ctx context.Context) error {
 			if follow {
-				r, err := p.agent.FollowNow(ctx, p.report)
-				if err != nil {
-					return p.fail(err, nil)
-				}
-				return ended(r)
+				return p.watched(p.followed)(ctx)
 			}
 			r, err := p.agent.Report()
 			if err != nil {

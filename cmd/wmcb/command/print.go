@@ -27,6 +27,9 @@ func (p *program) line(v any) error {
 // report prints a report: a line of JSON, or a line for people.
 func (p *program) report(r plan.Report) error {
 	if p.json {
+		p.beat.mu.Lock()
+		defer p.beat.mu.Unlock()
+		p.beat.last, p.beat.at = &r, p.env.System.Clock.Now()
 		return p.line(r)
 	}
 	if _, err := fmt.Fprintln(p.env.Stdout, sentence(r)); err != nil {

@@ -20,8 +20,13 @@ const (
 	ConditionPaused = "Paused"
 )
 
-// ConditionFactsComplete is the condition type of a WindowsNodeProfile: True when all facts about the cluster were found.
-const ConditionFactsComplete = "FactsComplete"
+// Condition types of a WindowsNodeProfile.
+const (
+	// ConditionFactsComplete is True when all facts about the cluster were found.
+	ConditionFactsComplete = "FactsComplete"
+	// ConditionBindingsSafe is True when no ClusterRoleBinding lets bootstrap identities join under any name.
+	ConditionBindingsSafe = "BindingsSafe"
+)
 
 // Reasons of ConditionReady that no other condition has; where another condition is not True, Ready carries its reason.
 const (
@@ -95,6 +100,14 @@ const (
 	ReasonPlanInvalid = "PlanInvalid"
 )
 
+// Reasons of a profile's ConditionBindingsSafe.
+const (
+	// ReasonNoRiskyBindings surfaces when there is none.
+	ReasonNoRiskyBindings = "NoRiskyBindings"
+	// ReasonRiskyBinding surfaces, also as an event, when there are some; the message names each.
+	ReasonRiskyBinding = "RiskyBinding"
+)
+
 // Reasons of ConditionInSync.
 const (
 	// ReasonInSync surfaces when the machine equals the plan.
@@ -165,11 +178,11 @@ const (
 	EventRebooting = "Rebooting"
 	// EventStep surfaces when a step begins.
 	EventStep = "StepStarted"
-	// EventRiskyBinding surfaces on a profile while a binding lets bootstrap identities join under any name.
-	EventRiskyBinding = "RiskyBinding"
 	// EventCSRApproved and EventCSRDenied surface on a host.
 	EventCSRApproved = "CertificateApproved"
 	EventCSRDenied   = "CertificateDenied"
+	// EventCSRWaiting surfaces on a host whose node's certificate waits for something that a person may have to do.
+	EventCSRWaiting = "CertificateWaiting"
 )
 
 // SkipCleaningAnnotation on a WindowsHost lets its deletion finish though the machine cannot be cleaned, while its

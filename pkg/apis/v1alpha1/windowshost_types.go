@@ -51,8 +51,8 @@ type WindowsHostSpec struct {
 	// address; a host made by hand keeps the one it was made with.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="isIP(self) || !format.dns1123Subdomain().validate(self).hasValue()",message="address must be an IP address or a DNS name in lower case"
-	// +kubebuilder:validation:XValidation:rule="!isIP(self) || !ip(self).isLinkLocalUnicast() && !ip(self).isUnspecified() && !ip(self).isLinkLocalMulticast()",message="address must not be link-local or unspecified: no other machine can reach it"
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || !format.dns1123Subdomain().validate(self).hasValue() && !self.matches('(^|[.])[0-9]+$')",message="address must be an IP address or a DNS name in lower case"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).isGlobalUnicast() || ip(self).isLoopback()",message="address must not be link-local, multicast, broadcast or unspecified: no machine is reached there"
 	// +required
 	Address string `json:"address"`
 	// Port of the transport; the profile's connection.port when absent.
@@ -83,7 +83,7 @@ type WindowsHostSpec struct {
 	HostKeys []string `json:"hostKeys,omitempty"`
 	// NodeIP is the address that the node registers with; Address when absent and an IP address.
 	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="nodeIP must be an IP address"
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && (ip(self).isGlobalUnicast() || ip(self).isLoopback())",message="nodeIP must be an IP address that is not link-local, multicast, broadcast or unspecified"
 	// +optional
 	NodeIP string `json:"nodeIP,omitempty"`
 	// NodeName is the name of the Node; the machine's host name in lower case when absent.
@@ -137,6 +137,12 @@ type MachineReference struct {
 	UID string `json:"uid"`
 }
 
+// MaxMachineAddresses bounds status.machineAddresses, MaxAddressLength each of them.
+const (
+	MaxMachineAddresses = 256
+	MaxAddressLength    = 253
+)
+
 // WindowsHostStatus is what the operator has seen.
 type WindowsHostStatus struct {
 	// Conditions: Ready (summary), Reachable, Trusted, PreflightPassed, InSync, Registered, Deleting, Paused.
@@ -158,7 +164,7 @@ type WindowsHostStatus struct {
 	// MachineAddresses and names that a serving certificate may carry, as the Machine's status has them; empty for a
 	// host made by hand.
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	MachineAddresses []string `json:"machineAddresses,omitempty"`
@@ -272,4 +278,7 @@ type TicketStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ApprovedCSR string `json:"approvedCSR,omitempty"`
+	// ApprovedAt is when; a kubelet that has not registered its node some minutes later gets another ticket.
+	// +optional
+	ApprovedAt *metav1.Time `json:"approvedAt,omitempty"`
 }

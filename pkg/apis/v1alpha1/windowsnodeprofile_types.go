@@ -94,7 +94,7 @@ type TrustSpec struct {
 type ClusterSpec struct {
 	// APIServer is the URL by which nodes reach the API server.
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https'",message="apiServer must be an https:// URL"
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHostname() != '' && !self.contains('@')",message="apiServer must be an https:// URL with a host and without credentials"
 	// +optional
 	APIServer string `json:"apiServer,omitempty"`
 	// DNS are the addresses of the cluster's DNS service.
@@ -203,7 +203,7 @@ type KubeletSpec struct {
 
 // WindowsNodeProfileStatus is what was discovered.
 type WindowsNodeProfileStatus struct {
-	// Conditions: FactsComplete.
+	// Conditions: FactsComplete, BindingsSafe.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -225,18 +225,18 @@ type DiscoveredStatus struct {
 	// +optional
 	Platform string `json:"platform,omitempty"`
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	DNS []string `json:"dns,omitempty"`
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Domain string `json:"domain,omitempty"`
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// Sources says where each fact came from, by the fact's name.

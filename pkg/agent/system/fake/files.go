@@ -115,17 +115,14 @@ func (m *Machine) rename(from, to string) error {
 		return err
 	}
 	dir, name, err := m.lookupParent("rename", to)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case n.parent == nil || name == "":
+	}
+	if n.parent == nil || name == "" {
 		return refuse("rename", from, codeAccessDenied, system.ErrDenied)
-	case n.writers > 0 || n.holds > 0 || n.locked:
-		return refuse("rename", from, codeSharingViolation, system.ErrBusy)
-	case n.dir && n.busyInside():
-		return refuse("rename", from, codeAccessDenied, system.ErrDenied)
-	case n.dir && inside(dir, n):
-		return refuse("rename", to, codeSharingViolation, system.ErrBusy)
+	}
+	if err := movable(n, dir, from); err != nil {
+		return err
 	}
 	if old := dir.children[fold(name)]; old != nil && old != n {
 		if err := m.replaceable(n, old, to); err != nil {
@@ -138,13 +135,25 @@ func (m *Machine) rename(from, to string) error {
 	return nil
 }
 
+func movable(n, dir *node, path string) error {
+	switch {
+	case n.inUse():
+		return refuse("rename", path, codeSharingViolation, system.ErrBusy)
+	case n.dir && n.busyInside():
+		return refuse("rename", path, codeAccessDenied, system.ErrDenied)
+	case n.dir && inside(dir, n):
+		return refuse("rename", path, codeSharingViolation, system.ErrBusy)
+	}
+	return nil
+}
+
 func (m *Machine) replaceable(n, old *node, path string) error {
 	switch {
 	case n.dir || old.dir:
 		return refuse("rename", path, codeAccessDenied, system.ErrDenied)
 	case old.running > 0:
 		return refuse("rename", path, codeAccessDenied, system.ErrBusy)
-	case old.writers > 0 || old.holds > 0 || old.locked:
+	case old.inUse():
 		return refuse("rename", path, codeSharingViolation, system.ErrBusy)
 	}
 	return nil
@@ -176,7 +185,7 @@ func (v files) Remove(path string) error {
 			return refuse("remove", path, codeAccessDenied, system.ErrDenied)
 		case n.running > 0:
 			return refuse("remove", path, codeAccessDenied, system.ErrBusy)
-		case n.writers > 0 || n.holds > 0 || n.locked:
+		case n.inUse():
 			return refuse("remove", path, codeSharingViolation, system.ErrBusy)
 		case len(n.children) > 0:
 			return refuse("remove", path, codeDirNotEmpty, nil)
@@ -209,7 +218,7 @@ func (v files) Lock(path string) (func() error, error) {
 	case n == nil:
 		n = &node{access: plan.AccessSecret}
 		n.attach(dir, name)
-	case n.locked || n.writers > 0 || n.holds > 0:
+	case n.inUse():
 		return nil, refuse("lock", path, codeSharingViolation, system.ErrBusy)
 	}
 	n.locked = true

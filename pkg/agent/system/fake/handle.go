@@ -118,7 +118,7 @@ func writable(n *node, mode Mode) (uint32, error) {
 		return codeFileExists, system.ErrExist
 	case n.dir:
 		return codeAccessDenied, system.ErrDenied
-	case n.running > 0 || n.writers > 0 || n.holds > 0 || n.locked:
+	case n.running > 0 || n.inUse():
 		return codeSharingViolation, system.ErrBusy
 	}
 	return 0, nil

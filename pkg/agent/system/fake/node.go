@@ -69,9 +69,12 @@ func (n *node) secret() bool {
 	return false
 }
 
+// inUse reports a handle that does not share writing or deletion.
+func (n *node) inUse() bool { return n.writers > 0 || n.holds > 0 || n.locked }
+
 // busyInside reports whether a file below n is open or runs.
 func (n *node) busyInside() bool {
-	if n.running > 0 || n.writers > 0 || n.holds > 0 || n.locked {
+	if n.running > 0 || n.inUse() {
 		return true
 	}
 	for _, c := range n.children {

@@ -108,35 +108,45 @@ func (m *Machine) launch(s start) (*Process, error) {
 	m.nextPID += 4 // process ids are multiples of four
 	p := &Process{
 		m: m, pid: m.nextPID, exe: s.exe, args: slices.Clone(s.args), env: map[string]string{}, image: image,
-		parent: s.parent, service: s.service, stdin: s.streams.Stdin, stdout: s.streams.Stdout, stderr: s.streams.Stderr,
+		parent: s.parent, service: s.service,
 		done: make(chan struct{}), handles: map[*Handle]bool{}, locks: map[*node]bool{},
 	}
 	p.ctx, p.cancel = context.WithCancel(m.bootCtx)
-	if p.stdin == nil {
-		p.stdin = strings.NewReader("")
-	}
-	if p.stdout == nil {
-		p.stdout = io.Discard
-	}
-	if p.stderr == nil {
-		p.stderr = io.Discard
-	}
-	if s.parent != nil {
-		p.env = maps.Clone(s.parent.env)
-	} else {
-		for _, e := range m.env {
-			p.env[fold(e.Name)] = e.Value
-		}
-	}
-	if s.service != nil {
-		for _, e := range s.service.svc.cfg.Env {
-			p.env[fold(e.Name)] = e.Value
-		}
-	}
+	p.setStreams(s.streams)
+	p.setEnv()
 	m.processes[p.pid] = p
 	m.goWork(func() { p.run(program) })
 	m.broadcast()
 	return p, nil
+}
+
+func (p *Process) setStreams(s Streams) {
+	p.stdin, p.stdout, p.stderr = strings.NewReader(""), io.Discard, io.Discard
+	if s.Stdin != nil {
+		p.stdin = s.Stdin
+	}
+	if s.Stdout != nil {
+		p.stdout = s.Stdout
+	}
+	if s.Stderr != nil {
+		p.stderr = s.Stderr
+	}
+}
+
+// setEnv copies the parent's environment; a process without one gets the machine's, and a service its own on top.
+func (p *Process) setEnv() {
+	if p.parent != nil {
+		p.env = maps.Clone(p.parent.env)
+		return
+	}
+	for _, e := range p.m.env {
+		p.env[fold(e.Name)] = e.Value
+	}
+	if p.service != nil {
+		for _, e := range p.service.svc.cfg.Env {
+			p.env[fold(e.Name)] = e.Value
+		}
+	}
 }
 
 func (p *Process) run(program Program) {

@@ -184,7 +184,7 @@ func TestClockSkewAndSleep(t *testing.T) {
 			t.Errorf("slept %s", got)
 		}
 		m.SetSkew(-time.Hour)
-		if got := c.Now().Sub(time.Now()); got != -time.Hour {
+		if got := time.Until(c.Now()); got != -time.Hour {
 			t.Errorf("skew %s", got)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,8 @@
 package fake
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/windowsmachine/operator/pkg/agent/system"
@@ -101,7 +103,8 @@ func (m *Machine) runService(s *service) error {
 // fail puts a service that could not be started back to Stopped.
 func (m *Machine) fail(s *service, err error) {
 	s.state, s.pid = system.ServiceStopped, 0
-	if e, ok := err.(*Error); ok { //nolint:errorlint // our own refusal, not wrapped
+	var e *Error
+	if errors.As(err, &e) {
 		s.exit = e.Code
 	}
 	m.sweep(s)
@@ -139,11 +142,7 @@ func (m *Machine) recover(s *service, ran bool) {
 	if r == nil || len(r.RestartDelaySeconds) == 0 || m.power != powerUp {
 		return
 	}
-	if reset := time.Duration(r.ResetSeconds) * time.Second; ran && reset > 0 && m.clock.now().Sub(s.ran) >= reset {
-		s.failures = 0
-	}
-	delay := time.Duration(r.RestartDelaySeconds[min(s.failures, len(r.RestartDelaySeconds)-1)]) * time.Second
-	s.failures++
+	delay := s.nextDelay(ran, m.clock.now())
 	ctx := m.bootCtx
 	m.goWork(func() {
 		if m.opts.Clock.Sleep(ctx, delay) != nil {
@@ -151,13 +150,29 @@ func (m *Machine) recover(s *service, ran bool) {
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if ctx.Err() != nil || m.services[fold(s.cfg.Name)] != s || s.state != system.ServiceStopped {
-			return
-		}
-		if err := m.startService(s.cfg.Name); err != nil {
-			m.opts.Logf("service %s was not recovered: %v", s.cfg.Name, err)
-		}
+		m.startAgain(ctx, s)
 	})
+}
+
+// startAgain starts a service that is still there and stopped, unless the boot is over; m.mu is held.
+func (m *Machine) startAgain(ctx context.Context, s *service) {
+	if ctx.Err() != nil || m.services[fold(s.cfg.Name)] != s || s.state != system.ServiceStopped {
+		return
+	}
+	if err := m.startService(s.cfg.Name); err != nil {
+		m.opts.Logf("service %s was not started: %v", s.cfg.Name, err)
+	}
+}
+
+// nextDelay counts a failure and answers the delay before the restart; the last one repeats.
+func (s *service) nextDelay(ran bool, now time.Time) time.Duration {
+	r := s.cfg.Recovery
+	if reset := time.Duration(r.ResetSeconds) * time.Second; ran && reset > 0 && now.Sub(s.ran) >= reset {
+		s.failures = 0
+	}
+	delay := r.RestartDelaySeconds[min(s.failures, len(r.RestartDelaySeconds)-1)]
+	s.failures++
+	return time.Duration(delay) * time.Second
 }
 
 // autoStart starts every service in the order of dependencies; m.mu is held.
@@ -172,12 +187,7 @@ func (m *Machine) autoStart() {
 		m.goWork(func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if ctx.Err() != nil || s.state != system.ServiceStopped {
-				return
-			}
-			if err := m.startService(s.cfg.Name); err != nil {
-				m.opts.Logf("service %s did not start at boot: %v", s.cfg.Name, err)
-			}
+			m.startAgain(ctx, s)
 		})
 	}
 }
