@@ -1,5 +1,3 @@
-// Command wmcb is the program on a Windows machine that makes it a node and keeps it one. This file picks the machine and
-// the signals; everything else is package command.
 package main
 
 import (

@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,11 +102,11 @@ func (r *Reconciler) expect(ctx context.Context, h *v1alpha1.WindowsHost, req cs
 	}
 	node := &corev1.Node{}
 	err := r.Live.Get(ctx, types.NamespacedName{Name: e.NodeName}, node)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return e, fmt.Errorf("getting Node %s: %w", e.NodeName, err)
-	case err != nil:
+	if apierrors.IsNotFound(err) {
 		return e, nil
+	}
+	if err != nil {
+		return e, fmt.Errorf("getting Node %s: %w", e.NodeName, err)
 	}
 	serving := req.SignerName == certificatesv1.KubeletServingSignerName
 	var lease *coordinationv1.Lease
@@ -126,10 +127,12 @@ func (r *Reconciler) expect(ctx context.Context, h *v1alpha1.WindowsHost, req cs
 func (r *Reconciler) lease(ctx context.Context, node string) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}
-	if err := r.Live.Get(ctx, key, l); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("getting Lease %s: %w", key, err)
-	} else if err != nil {
+	err := r.Live.Get(ctx, key, l)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting Lease %s: %w", key, err)
 	}
 	return l, nil
 }

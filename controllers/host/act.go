@@ -119,7 +119,8 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 			return fmt.Errorf("deleting Node %s: %w", p.node.Name, err)
 		}
 	}
-	r.Pool.Forget(sessionKey(p.host))
+	// The session is kept until the object is gone from the cache: a pass that still sees it would clean the machine once more.
+	r.Pool.Session(sessionKey(p.host)).Disconnect()
 	h := p.host.DeepCopy()
 	if controllerutil.RemoveFinalizer(h, v1alpha1.Finalizer) {
 		if err := r.Client.Patch(ctx, h, client.MergeFrom(p.host)); client.IgnoreNotFound(err) != nil {

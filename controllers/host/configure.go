@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/windowsmachine/operator/pkg/agent"
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -136,6 +138,12 @@ func (p *pass) mayAdopt() bool {
 
 // planned computes the plan and its generation.
 func (p *pass) planned() bool {
+	if p.rival != "" {
+		p.inSync = no(v1alpha1.ReasonPlanRefused, fmt.Sprintf(
+			"the machine at %s is configured by WindowsHost %s: delete one of the two, or correct its spec.address", p.host.Spec.Address, p.rival))
+		p.refresh(factsRecheck)
+		return false
+	}
 	if p.node != nil && !p.ours() {
 		if !p.mayAdopt() {
 			p.registered = no(v1alpha1.ReasonNodeConflict, fmt.Sprintf(
@@ -174,17 +182,33 @@ func (p *pass) planned() bool {
 }
 
 // hold keeps to the plan on record while the run that applies it is still being watched, so that its last steps are seen before a
-// new plan is handed over.
+// new plan is handed over, and while the Node is gone.
 func (p *pass) hold(next *desired) *desired {
-	s, r := p.host.Status.Plan, p.snap.Report
-	if s == nil || r == nil || s.Digest == next.digest || r.Digest != s.Digest || r.Generation != s.Generation || r.Host != string(p.host.UID) {
+	s := p.host.Status.Plan
+	if s == nil || s.Digest == next.digest || !p.speaksOf(s) {
 		return next
 	}
-	watching := p.snap.Busy == host.VerbApply || p.snap.Busy == host.VerbFollow
-	if r.Phase == plan.PhaseRunning && watching || r.Seq > s.Seq {
+	if p.watching() || p.snap.Report.Seq > s.Seq || p.nodeDeleted() {
 		return &desired{digest: s.Digest, generation: s.Generation, labels: next.labels, held: true}
 	}
 	return next
+}
+
+// speaksOf reports whether the agent's newest report is about the plan on record.
+func (p *pass) speaksOf(s *v1alpha1.PlanStatus) bool {
+	r := p.snap.Report
+	return r != nil && r.Digest == s.Digest && r.Generation == s.Generation && r.Host == string(p.host.UID)
+}
+
+// watching reports whether a run is under way and we hear of it.
+func (p *pass) watching() bool {
+	return p.snap.Report.Phase == plan.PhaseRunning && (p.snap.Busy == host.VerbApply || p.snap.Busy == host.VerbFollow)
+}
+
+// nodeDeleted reports whether somebody deleted our Node. It comes back when its kubelet restarts; its machine keeps what it has until
+// then.
+func (p *pass) nodeDeleted() bool {
+	return p.node == nil && p.host.Status.Node != nil && p.host.Status.Node.UID != ""
 }
 
 func (p *pass) reportedGeneration() int64 { return p.snap.Facts.Report.Generation }
@@ -193,7 +217,28 @@ func (p *pass) nodeFacts() facts.Node {
 	if p.node == nil || (!p.ours() && !p.adoptNode) {
 		return facts.Node{}
 	}
-	return facts.Node{Registered: true, UID: string(p.node.UID), Ready: nodeReady(p.node), PodCIDR: p.node.Spec.PodCIDR}
+	return facts.Node{
+		Registered: true, Rejoin: p.rejoins(), UID: string(p.node.UID), Ready: nodeReady(p.node), PodCIDR: p.node.Spec.PodCIDR,
+	}
+}
+
+// silence is how long a node must have been silent before its machine, which answers us, is given a new bootstrap credential. The rules for
+// certificates want the same of its lease.
+const silence = 5 * time.Minute
+
+// rejoins reports whether a machine whose Node exists has to ask for a certificate anew: it has lost our plan, since it was reinstalled, or
+// it answers us while its kubelet has been silent for long, since its certificate expired. A rejoin that is under way ends when the kubelet
+// speaks again.
+func (p *pass) rejoins() bool {
+	c := readyCondition(p.node)
+	silent := c != nil && c.Status == corev1.ConditionUnknown
+	switch s := p.host.Status; {
+	case s.Plan != nil && s.Plan.Applied != "" && p.snap.Facts.Report.Host != string(p.host.UID):
+		return true
+	case !silent || s.Ticket != nil:
+		return silent
+	}
+	return p.snap.FactsAt.Sub(c.LastTransitionTime.Time) > silence
 }
 
 // report is the newest thing that the agent said, nil when it speaks of another plan than the desired one.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -118,9 +119,17 @@ func nodeNames(o client.Object) []string {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	h := &v1alpha1.WindowsHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, h); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Pool.ForgetOthers(req.String()+"/", "")
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if h.DeletionTimestamp.IsZero() && h.Namespace == r.Namespace && controllerutil.AddFinalizer(h, v1alpha1.Finalizer) {
+	// One that was deleted and made again may come as one change.
+	r.Pool.ForgetOthers(req.String()+"/", sessionKey(h))
+	if h.Namespace != r.Namespace {
+		return reconcile.Result{}, r.refuse(ctx, h)
+	}
+	if h.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(h, v1alpha1.Finalizer) {
 		if err := r.Client.Update(ctx, h); err != nil {
 			return reconcile.Result{}, fmt.Errorf("adding the finalizer: %w", err)
 		}
@@ -135,6 +144,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		p.leave()
 	}
 	return r.act(ctx, p)
+}
+
+// refuse tells a host in another namespace that it does not count. Nothing that such an object holds, its status least of all, leads to
+// anything else: who may write there may neither add a node nor delete one.
+func (r *Reconciler) refuse(ctx context.Context, h *v1alpha1.WindowsHost) error {
+	if !h.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	p := &pass{view: view{settings: r.settings(), now: r.Clock.Now(), host: h, before: *h.Status.DeepCopy()}}
+	p.allowed()
+	after := p.status()
+	if err := r.patchStatus(ctx, p, after); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.announce(p, after)
+	return nil
 }
 
 func (r *Reconciler) settings() settings {

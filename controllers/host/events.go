@@ -55,8 +55,13 @@ func alarming(reason string) bool {
 }
 
 func (r *Reconciler) tell(p *pass, after v1alpha1.WindowsHostStatus) {
+	r.announce(p, after)
+	r.Metrics.observe(p, after)
+}
+
+// announce makes the events of a pass.
+func (r *Reconciler) announce(p *pass, after v1alpha1.WindowsHostStatus) {
 	for _, n := range notices(p, after, p.before) {
 		r.Recorder.Eventf(p.host, nil, n.kind, n.reason, "Reconcile", "%s", v1alpha1.Clip(n.message, v1alpha1.MaxNote))
 	}
-	r.Metrics.observe(p, after)
 }

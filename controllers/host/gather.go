@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
@@ -35,11 +36,30 @@ func (r *Reconciler) gather(ctx context.Context, h *v1alpha1.WindowsHost) (*pass
 		return nil, err
 	}
 	p.snap = r.Pool.Session(sessionKey(h)).Snapshot()
-	return p, nil
+	return p, r.gatherRival(ctx, p)
+}
+
+// gatherRival finds out whether the machine is another living host's: two objects with one address would take it from each other for
+// ever.
+func (r *Reconciler) gatherRival(ctx context.Context, p *pass) error {
+	f := p.snap.Facts
+	if f == nil || f.Report.Host == "" || f.Report.Host == string(p.host.UID) {
+		return nil
+	}
+	var all v1alpha1.WindowsHostList
+	if err := r.Client.List(ctx, &all, client.InNamespace(r.Namespace)); err != nil {
+		return fmt.Errorf("listing WindowsHosts: %w", err)
+	}
+	for i := range all.Items {
+		if string(all.Items[i].UID) == f.Report.Host {
+			p.rival = all.Items[i].Name
+		}
+	}
+	return nil
 }
 
 func (r *Reconciler) gatherCredentials(ctx context.Context, p *pass) error {
-	if p.profile == nil || p.host.Namespace != r.Namespace {
+	if p.profile == nil {
 		return nil
 	}
 	name := p.profile.Spec.Connection.CredentialsRef.Name
@@ -93,7 +113,7 @@ func (r *Reconciler) gatherNode(ctx context.Context, p *pass) error {
 		return fmt.Errorf("getting Node %s: %w", name, err)
 	}
 	var others v1alpha1.WindowsHostList
-	if err := r.Client.List(ctx, &others, matchingNodeName(name)...); err != nil {
+	if err := r.Client.List(ctx, &others, append(matchingNodeName(name), client.InNamespace(r.Namespace))...); err != nil {
 		return fmt.Errorf("listing WindowsHosts with Node %s: %w", name, err)
 	}
 	p.taken = owner(p.host, others.Items)

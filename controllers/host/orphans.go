@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -19,7 +19,7 @@ const sweepEvery = 10 * time.Minute
 
 // sweep revokes such tickets until ctx ends. A manager runs it on the leader only.
 func (r *Reconciler) sweep(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	apiwait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.revokeOrphans(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "revoking tickets without a host")
 		}

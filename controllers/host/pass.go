@@ -36,6 +36,8 @@ type view struct {
 	node *corev1.Node
 	// taken is another host that has status.node.name already, "" when there is none.
 	taken string
+	// rival is another host whose plan the machine says it has, "" when there is none.
+	rival string
 	snap  host.Snapshot
 }
 

@@ -117,6 +117,11 @@ func registered(v *view) {
 	}
 }
 
+// ticketed has a ticket that was issued a moment ago.
+func ticketed(v *view) {
+	v.host.Status.Ticket = &v1alpha1.TicketStatus{ServiceAccount: "a", ID: "1", Expires: metav1.NewTime(at().Add(29 * time.Minute))}
+}
+
 func failed(verb host.Verb, err error, failures int) func(*view) {
 	return func(v *view) {
 		v.snap.Last[verb] = host.Outcome{Verb: verb, Err: err, At: at().Add(-time.Hour), Failures: failures}
@@ -194,13 +199,14 @@ func TestLine(t *testing.T) {
 		"too old":                      {aView(connected, func(v *view) { v.snap.Facts.Build = 14393 }), v1alpha1.ReasonPreflightFailed, "", "14393"},
 		"disk full before anything":    {aView(connected, func(v *view) { v.snap.Facts.FreeDisk = 1 << 20 }), v1alpha1.ReasonPreflightFailed, "", "free"},
 		"name of somebody else's node": {aView(connected, named, func(v *view) { v.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", UID: "x"}} }), v1alpha1.ReasonNodeConflict, "", "win-a"},
+		"another host's machine":       {aView(connected, named, func(v *view) { v.rival = "win-b" }), v1alpha1.ReasonPlanRefused, "", "WindowsHost win-b"},
 		"blobs to send":                {aView(connected, named), v1alpha1.ReasonStaging, host.VerbStage, "0%"},
 		"blobs refused":                {aView(connected, named, failed(host.VerbStage, &host.Refusal{Code: agent.CodeDiskFull, Detail: "C:"}, 1)), v1alpha1.ReasonStagingFailed, host.VerbStage, "free space"},
 		"plan to hand over":            {aView(connected, named, loaded), v1alpha1.ReasonApplying, host.VerbApply, "handing over"},
 		"plan refused":                 {aView(connected, named, loaded, failed(host.VerbApply, &host.Refusal{Code: agent.CodeGenerationOld}, 1)), v1alpha1.ReasonPlanRefused, host.VerbApply, "another operator"},
 		"step under way":               {aView(connected, named, loaded, recorded(running(plan.StepFiles, 4, 7))), v1alpha1.ReasonApplying, host.VerbFollow, "4/7 install-files"},
 		"step failed": {
-			aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeDiskFull, Detail: "d", Seq: 3})),
+			aView(connected, named, loaded, ticketed, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeDiskFull, Detail: "d", Seq: 3})),
 			v1alpha1.ReasonStepFailed, host.VerbFollow, "step 4/7 install-files failed: DiskFull",
 		},
 		"ticket is missing": {
@@ -211,7 +217,7 @@ func TestLine(t *testing.T) {
 			aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseRebootNeeded, Step: plan.StepFeatures, Index: 2, Total: 7, Seq: 3})),
 			v1alpha1.ReasonRebooting, host.VerbReboot, "2/7 enable-features",
 		},
-		"in sync, no node yet": {aView(connected, named, loaded, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonWaitingForCertificate, "", "system:node:win-a"},
+		"in sync, no node yet": {aView(connected, named, loaded, ticketed, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonWaitingForCertificate, "", "system:node:win-a"},
 		"node not ready": {aView(connected, named, registered, func(v *view) {
 			v.node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "cni plugin not initialized"}
 		}, loaded, recorded(plan.Report{Phase: plan.PhaseInSync, Total: 7, Seq: 3})), v1alpha1.ReasonNodeNotReady, "", "cni plugin"},
@@ -422,15 +428,16 @@ func TestLeaving(t *testing.T) {
 		verb   host.Verb
 		reason string
 	}{
-		"never touched":      {leave(), true, "", v1alpha1.ReasonCleaning},
-		"touched":            {leave(touched), false, host.VerbRemove, v1alpha1.ReasonCleaning},
-		"being cleaned":      {leave(touched, func(v *view) { v.snap.Busy = host.VerbRemove }), false, "", v1alpha1.ReasonCleaning},
-		"cleaned":            {leave(touched, func(v *view) { v.snap.Last[host.VerbRemove] = host.Outcome{At: at()} }), true, "", v1alpha1.ReasonCleaning},
-		"cannot be reached":  {leave(touched, failed(host.VerbRemove, transport.ErrUnreachable, 2)), false, host.VerbRemove, v1alpha1.ReasonCleaningFailed},
-		"no key":             {leave(touched, func(v *view) { v.creds.problem = no(v1alpha1.ReasonCredentialsMissing, "Secret") }), false, "", v1alpha1.ReasonCleaningFailed},
-		"told not to":        {leave(touched, func(v *view) { v.host.Annotations = map[string]string{v1alpha1.SkipCleaningAnnotation: "true"} }), true, "", v1alpha1.ReasonCleaning},
-		"a Machine's":        {leave(touched, ofMachine(time.Hour)), true, "", v1alpha1.ReasonCleaning},
-		"in the wrong place": {leave(touched, func(v *view) { v.host.Namespace = "default" }), true, "", v1alpha1.ReasonCleaning},
+		"never touched":     {leave(), true, "", v1alpha1.ReasonCleaning},
+		"touched":           {leave(touched), false, host.VerbRemove, v1alpha1.ReasonCleaning},
+		"being cleaned":     {leave(touched, func(v *view) { v.snap.Busy = host.VerbRemove }), false, "", v1alpha1.ReasonCleaning},
+		"cleaned":           {leave(touched, func(v *view) { v.snap.Last[host.VerbRemove] = host.Outcome{At: at()} }), true, "", v1alpha1.ReasonCleaning},
+		"cannot be reached": {leave(touched, failed(host.VerbRemove, transport.ErrUnreachable, 2)), false, host.VerbRemove, v1alpha1.ReasonCleaningFailed},
+		"link dropped":      {leave(touched, failed(host.VerbRemove, transport.ErrDisconnected, 1)), false, host.VerbRemove, v1alpha1.ReasonCleaning},
+		"link stays down":   {leave(touched, failed(host.VerbRemove, transport.ErrDisconnected, 2)), false, host.VerbRemove, v1alpha1.ReasonCleaningFailed},
+		"no key":            {leave(touched, func(v *view) { v.creds.problem = no(v1alpha1.ReasonCredentialsMissing, "Secret") }), false, "", v1alpha1.ReasonCleaningFailed},
+		"told not to":       {leave(touched, func(v *view) { v.host.Annotations = map[string]string{v1alpha1.SkipCleaningAnnotation: "true"} }), true, "", v1alpha1.ReasonCleaning},
+		"a Machine's":       {leave(touched, ofMachine(time.Hour)), true, "", v1alpha1.ReasonCleaning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.pass.finish != c.finish || c.pass.verb != c.verb || c.pass.deleting.reason != c.reason {

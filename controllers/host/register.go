@@ -31,7 +31,8 @@ func (p *pass) waitingForNode() cond {
 	s := p.host.Status
 	switch {
 	case s.Node != nil && s.Node.UID != "":
-		return no(v1alpha1.ReasonWaitingForNode, fmt.Sprintf("Node %s was deleted; its kubelet registers it again", s.Node.Name))
+		return no(v1alpha1.ReasonWaitingForNode, fmt.Sprintf(
+			"Node %s was deleted; its kubelet makes it again when it restarts: restart the service kubelet on the machine, or delete this WindowsHost to take the machine out of the cluster", s.Node.Name))
 	case !p.kubeletStarted && (s.Plan == nil || s.Plan.KubeletStarted == nil):
 		return no(v1alpha1.ReasonWaitingForKubelet, "the kubelet has not been started yet")
 	case s.Ticket == nil || s.Ticket.ApprovedCSR == "":

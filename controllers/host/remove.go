@@ -1,11 +1,13 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/host"
+	"github.com/windowsmachine/operator/pkg/transport"
 )
 
 // leave walks the line of a host that is being deleted: its machine is brought back to what it was, then the ticket, the Node and
@@ -26,16 +28,33 @@ func (p *pass) leave() {
 		p.step = "remove"
 		return
 	}
+	if p.snap.Busy != "" {
+		// What is under way may take long and is for nothing now; its end brings the next pass.
+		p.disconnect = true
+		return
+	}
 	if c := p.failure(host.VerbRemove, cond{}); c != (cond{}) {
 		p.reachable = c
-		p.cannotClean()
+		p.cleaningStopped(c)
 	}
 	p.start(host.VerbRemove)
 }
 
+// cleaningStopped tells an expected end of the connection from one that needs a person: taking a network away drops the machine's
+// link, so one lost connection is part of cleaning.
+func (p *pass) cleaningStopped(why cond) {
+	last := p.snap.Last[host.VerbRemove]
+	dropped := errors.Is(last.Err, transport.ErrDisconnected) || errors.Is(last.Err, transport.ErrUnreachable)
+	if dropped && last.Failures < 2 {
+		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is being brought back to what it was, which may drop its link; "+why.message)
+		return
+	}
+	p.cannotClean()
+}
+
 func (p *pass) nothingToClean() bool {
 	h := p.host
-	return h.Spec.MachineRef != nil || h.Namespace != p.namespace ||
+	return h.Spec.MachineRef != nil ||
 		h.Annotations[v1alpha1.SkipCleaningAnnotation] == "true" ||
 		// The agent is put on the machine together with asking what it is.
 		h.Status.OS == nil && h.Status.Plan == nil

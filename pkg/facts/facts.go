@@ -64,8 +64,11 @@ type ConfigFile struct {
 type Node struct {
 	// Registered is whether the Node of the host exists.
 	Registered bool
-	UID        string
-	Ready      bool
+	// Rejoin is whether the machine needs a bootstrap credential although its Node exists: it was reinstalled, or its certificate
+	// expired while it was off.
+	Rejoin bool
+	UID    string
+	Ready  bool
 	// PodCIDR is spec.podCIDR, "" until it is assigned.
 	PodCIDR string
 	// LeaseRenewed is when the node's lease was last renewed, zero when it never was.

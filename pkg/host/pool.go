@@ -2,6 +2,7 @@ package host
 
 import (
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +135,21 @@ func (p *Pool) Forget(key string) {
 	p.mu.Unlock()
 	if s != nil {
 		s.close()
+	}
+}
+
+// ForgetOthers forgets every session whose key begins with prefix, but for the one called keep; "" keeps none.
+func (p *Pool) ForgetOthers(prefix, keep string) {
+	p.mu.Lock()
+	var old []string
+	for key := range p.sessions {
+		if key != keep && strings.HasPrefix(key, prefix) {
+			old = append(old, key)
+		}
+	}
+	p.mu.Unlock()
+	for _, key := range old {
+		p.Forget(key)
 	}
 }
 

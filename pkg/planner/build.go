@@ -144,7 +144,7 @@ func (b *builder) plan() (plan.Plan, error) {
 	}
 	p := plan.Empty()
 	p.Requires = requires(b.o.Network)
-	if !b.joined {
+	if !b.joined || b.node.Rejoin {
 		p.Secrets = []plan.Secret{{Name: BootstrapSecret, Path: bootstrapFile}}
 	}
 	for _, f := range features() {

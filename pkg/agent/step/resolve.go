@@ -59,7 +59,8 @@ func ManagementIP(list []plan.AdapterAddress) (string, error) {
 	var all []candidate
 	for _, a := range list {
 		p, err := netip.ParsePrefix(a.Prefix)
-		if err != nil || !a.Usable || !reachable(p.Addr()) {
+		// An adapter of 127.0.0.0/8 with the default route is a simulated machine's; the real loopback interface has no route.
+		if err != nil || !a.Usable || !reachable(p.Addr()) && (!a.Default || !p.Addr().IsLoopback()) {
 			continue
 		}
 		c := candidate{ip: p.Addr().Unmap()}
