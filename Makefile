@@ -5,11 +5,13 @@ SHELL := /usr/bin/env bash
 export GOTOOLCHAIN ?= local
 export GOFLAGS ?= -buildvcs=false
 
+VERSION ?= v0.1.0
 REPLICAS ?= 3
 KEEP ?=
 PACKAGES ?= ./...
 TESTFLAGS ?=
 SCALE ?= 0.1
+FUZZTIME ?= 1m
 
 CONTROLLER_GEN = $$(hack/tool.sh tools controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
 GOLANGCI_LINT = $$(hack/tool.sh lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
@@ -17,7 +19,8 @@ GOLANGCI_LINT = $$(hack/tool.sh lint golangci-lint github.com/golangci/golangci-
 .PHONY: help
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo; echo "  Variables: REPLICAS=$(REPLICAS) and KEEP=1 for demo, PACKAGES=$(PACKAGES) and TESTFLAGS= for test"
+	@echo; echo "  Variables: REPLICAS=$(REPLICAS) and KEEP=1 for demo, PACKAGES=$(PACKAGES) and TESTFLAGS= for test, SCALE=$(SCALE) for payload, FUZZTIME=$(FUZZTIME) for fuzz"
+	@echo "  Needed: Go as go.mod says, gcc, make, git. The first demo or test builds the control plane once (about 12 minutes)."
 
 .PHONY: build
 build: out/windows-machine-operator out/wmcb.exe ## Build the operator and the agent into out/
@@ -30,7 +33,7 @@ out/windows-machine-operator:
 .PHONY: out/wmcb.exe
 out/wmcb.exe:
 	@mkdir -p out
-	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags "-s -w" -o $@ ./cmd/wmcb
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/wmcb
 
 .PHONY: payload
 payload: ## Pack the stand-in payload into out/payload (SCALE=1 for real sizes)
@@ -61,16 +64,16 @@ generate: ## Write all generated files
 	$(CONTROLLER_GEN) rbac:roleName=windows-machine-operator paths=. paths=./controllers/... paths=./pkg/ticket/... paths=./pkg/facts/... output:rbac:dir=config/rbac
 
 .PHONY: verify
-verify: ## Check that generated files are current and that the product links no test code
-	hack/verify-generated.sh
+verify: ## Check generated files, documents, and that the product links no test code
+	hack/verify-docs.sh
 	hack/verify-imports.sh .
+	hack/verify-generated.sh
 
 .PHONY: bench
 bench: ## Run the benchmarks
-	go test -run '^$$' -bench . -benchmem ./pkg/... 
+	go test -run '^$$' -bench . -benchmem ./pkg/...
 
 .PHONY: fuzz
-FUZZTIME ?= 1m
 fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each)
 	hack/fuzz.sh $(FUZZTIME)
 

@@ -1,5 +1,3 @@
-// Command windows-machine-operator turns Windows machines into nodes of the cluster it runs in. This file reads flags and wires
-// packages together; it holds no logic.
 package main
 
 import (
@@ -36,7 +34,8 @@ import (
 )
 
 // Leader election:
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=windows-machine-operator,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=windows-machine-operator,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=windows-machine-operator,resources=leases,resourceNames=windows-machine-operator,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=windows-machine-operator,resources=events,verbs=create;patch
 
 // options are the flags.

@@ -9,5 +9,5 @@ git ls-files -z -co --exclude-standard | tar --null -T - -cf - | tar -xf - -C "$
 for f in config/crd/bases config/rbac pkg/apis; do
   diff -r "$f" "$tmp/$f" || { echo "$f is not current: run make generate" >&2; exit 1; }
 done
-go mod tidy -diff >/dev/null || { echo "go.mod is not tidy: run go mod tidy" >&2; exit 1; }
+go mod tidy -diff || { echo "go.mod is not tidy: run go mod tidy" >&2; exit 1; }
 echo "generated files are current"

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/windowsmachine/operator/pkg/agent"
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -163,22 +161,30 @@ func (p *pass) planned() bool {
 		p.lookAgain(factsRecheck)
 		return false
 	}
-	d := &desired{plan: built, digest: built.Digest(), generation: 1}
+	d := &desired{plan: built, digest: built.Digest()}
+	d.generation = p.generation(d.digest)
 	_, d.labels, err = kubelet.SplitLabels(o.Labels)
 	if err != nil {
 		p.preflight = no(v1alpha1.ReasonPlanInvalid, err.Error())
 		return false
 	}
-	if s := p.host.Status.Plan; s != nil {
-		d.generation = s.Generation
-		if s.Digest != d.digest {
-			d.generation = max(s.Generation, p.reportedGeneration()) + 1
-		}
-	} else {
-		d.generation = p.reportedGeneration() + 1
-	}
 	p.desired = p.hold(d)
 	return true
+}
+
+// generation is the fence of a plan: above all that the machine has accepted. A machine that is ahead of the record, since the cluster was
+// restored from a backup, would refuse everything else for ever; an operator that merely lags cannot get past it so, because the
+// generation goes into the status first, and a stale write is refused there.
+func (p *pass) generation(digest string) int64 {
+	s, r := p.host.Status.Plan, p.reported()
+	ahead := s != nil && r.Host == string(p.host.UID) && r.Generation > s.Generation
+	switch {
+	case s == nil:
+		return r.Generation + 1
+	case s.Digest == digest && !ahead:
+		return s.Generation
+	}
+	return max(s.Generation, r.Generation) + 1
 }
 
 // hold keeps to the plan on record while the run that applies it is still being watched, so that its last steps are seen before a
@@ -211,8 +217,6 @@ func (p *pass) nodeDeleted() bool {
 	return p.node == nil && p.host.Status.Node != nil && p.host.Status.Node.UID != ""
 }
 
-func (p *pass) reportedGeneration() int64 { return p.snap.Facts.Report.Generation }
-
 func (p *pass) nodeFacts() facts.Node {
 	if p.node == nil || (!p.ours() && !p.adoptNode) {
 		return facts.Node{}
@@ -230,24 +234,28 @@ const silence = 5 * time.Minute
 // it answers us while its kubelet has been silent for long, since its certificate expired. A rejoin that is under way ends when the kubelet
 // speaks again.
 func (p *pass) rejoins() bool {
-	c := readyCondition(p.node)
-	silent := c != nil && c.Status == corev1.ConditionUnknown
+	silent := nodeSilent(p.node)
 	switch s := p.host.Status; {
-	case s.Plan != nil && s.Plan.Applied != "" && p.snap.Facts.Report.Host != string(p.host.UID):
+	case s.Plan != nil && s.Plan.Applied != "" && p.reported().Host != string(p.host.UID):
 		return true
 	case !silent || s.Ticket != nil:
 		return silent
 	}
-	return p.snap.FactsAt.Sub(c.LastTransitionTime.Time) > silence
+	return p.snap.FactsAt.Sub(readyCondition(p.node).LastTransitionTime.Time) > silence
+}
+
+// reported is the newest thing that the agent said. The report among the facts is as old as they are.
+func (p *pass) reported() *plan.Report {
+	if p.snap.Report != nil {
+		return p.snap.Report
+	}
+	return &p.snap.Facts.Report
 }
 
 // report is the newest thing that the agent said, nil when it speaks of another plan than the desired one.
 func (p *pass) report() *plan.Report {
-	r := p.snap.Report
-	if r == nil && p.snap.Facts != nil {
-		r = &p.snap.Facts.Report
-	}
-	if r == nil || r.Host != string(p.host.UID) || r.Digest != p.desired.digest || r.Generation != p.desired.generation {
+	r := p.reported()
+	if r.Host != string(p.host.UID) || r.Digest != p.desired.digest || r.Generation != p.desired.generation {
 		return nil
 	}
 	return r
@@ -354,16 +362,16 @@ func (p *pass) startApply() {
 		return
 	}
 	p.args.Envelope = plan.Envelope{
-		APIVersion: plan.EnvelopeVersion, Host: string(p.host.UID), Adopt: p.adoptMachine(),
+		APIVersion: plan.EnvelopeVersion, Host: string(p.host.UID), Adopt: p.ofAnother(),
 		Generation: p.desired.generation, Plan: p.desired.plan,
 	}
 	p.ticket = len(p.desired.plan.Secrets) > 0
 }
 
-// adoptMachine lets a new WindowsHost take over a machine that an earlier one of the same address left behind; the person who made
-// the object, or the Machine controller, says with it that the machine is this cluster's.
-func (p *pass) adoptMachine() bool {
-	was := p.snap.Facts.Report.Host
+// ofAnother reports whether the machine has the plan of another WindowsHost. A new one takes over what an earlier one of the same address
+// left behind: the person who made the object, or the Machine controller, says with it that the machine is this cluster's.
+func (p *pass) ofAnother() bool {
+	was := p.reported().Host
 	return was != "" && was != string(p.host.UID)
 }
 
@@ -376,7 +384,7 @@ func (p *pass) follow() {
 
 // failed shows a step that failed. The agent tries again by itself; only a missing ticket needs us.
 func (p *pass) failed(r *plan.Report) bool {
-	p.inSync = no(v1alpha1.ReasonStepFailed, fmt.Sprintf("step %s failed: %s: %s; %s", p.step, r.Code, r.Detail, advice(r.Code)))
+	p.inSync = no(v1alpha1.ReasonStepFailed, fmt.Sprintf("step %s failed: %s: %s; %s", stepText(r), r.Code, r.Detail, advice(r.Code)))
 	if r.Code == agent.CodeSecretMissing {
 		p.startApply()
 		return true
@@ -390,11 +398,11 @@ func (p *pass) failed(r *plan.Report) bool {
 func (p *pass) reboot(r *plan.Report) bool {
 	if p.node != nil && p.ours() {
 		p.inSync = no(v1alpha1.ReasonRebootNeeded, fmt.Sprintf(
-			"step %s needs a reboot of a node that is registered: drain it (kubectl drain %s --ignore-daemonsets), restart the machine, and uncordon it", p.step, p.nodeName))
+			"step %s needs a reboot of a node that is registered: drain it (kubectl drain %s --ignore-daemonsets), restart the machine, and uncordon it", stepText(r), p.nodeName))
 		p.refresh(factsRecheck)
 		return true
 	}
-	p.inSync = no(v1alpha1.ReasonRebooting, fmt.Sprintf("step %s needs a reboot: the machine is being restarted and must come back with a new boot id", p.step))
+	p.inSync = no(v1alpha1.ReasonRebooting, fmt.Sprintf("step %s needs a reboot: the machine is being restarted and must come back with a new boot id", stepText(r)))
 	last, ok := p.snap.Last[host.VerbReboot]
 	const patience = 5 * time.Minute
 	if ok && last.Err == nil && p.now.Sub(last.At) < patience {

@@ -42,13 +42,21 @@ func (p *pass) notPaused() bool {
 	return true
 }
 
-// haveProfile checks what every host of the profile needs, before the machine is touched.
-func (p *pass) haveProfile() bool {
-	switch {
-	case p.profile == nil:
+// profileExists finds the profile, which says how machines are reached.
+func (p *pass) profileExists() bool {
+	if p.profile == nil {
 		p.preflight = no(v1alpha1.ReasonProfileMissing, fmt.Sprintf("spec.profileRef names WindowsNodeProfile %q, which does not exist", p.host.Spec.ProfileRef.Name))
 		return false
-	case p.cluster == nil:
+	}
+	return true
+}
+
+// haveProfile checks what every host of the profile needs, before the machine is touched.
+func (p *pass) haveProfile() bool {
+	if !p.profileExists() {
+		return false
+	}
+	if p.cluster == nil {
 		p.preflight = wait(v1alpha1.ReasonNotChecked, "the facts about the cluster are being gathered")
 		return false
 	}
@@ -107,6 +115,9 @@ func (p *pass) facts() bool {
 		p.reachable = p.failure(host.VerbFacts, wait(v1alpha1.ReasonConnecting, "connecting to "+p.host.Spec.Address))
 		if p.snap.Connected && p.reachable.reason == v1alpha1.ReasonConnecting {
 			p.reachable = yes(v1alpha1.ReasonConnected, "logged in as "+p.host.Spec.Username)
+			if p.host.Status.OS == nil {
+				p.preflight = wait(v1alpha1.ReasonNotChecked, "asking the machine what it is like")
+			}
 		}
 		p.startFacts()
 		return false

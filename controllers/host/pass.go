@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,12 +128,25 @@ func (p *pass) start(v host.Verb) {
 		return
 	}
 	if last, ok := p.snap.Last[v]; ok && last.Err != nil {
-		if due := last.At.Add(backoff(last.Failures, string(p.host.UID))); due.After(p.now) {
+		if due := last.At.Add(pause(last, string(p.host.UID))); due.After(p.now) {
 			p.lookAgain(due.Sub(p.now))
 			return
 		}
 	}
 	p.verb = v
+}
+
+// relink is how long after a connection was lost, or first refused, it is tried again: a machine whose network is being made is mostly back
+// within moments. The second time it is twice that, then the backoff.
+const relink = 500 * time.Millisecond
+
+// pause is how long to wait after a failure.
+func pause(last host.Outcome, seed string) time.Duration {
+	away := errors.Is(last.Err, transport.ErrDisconnected) || errors.Is(last.Err, transport.ErrUnreachable)
+	if away && last.Failures <= 2 {
+		return relink << max(0, last.Failures-1)
+	}
+	return backoff(last.Failures, seed)
 }
 
 // lookAgain asks for another pass after d at the latest.

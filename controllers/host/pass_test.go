@@ -191,6 +191,7 @@ func TestLine(t *testing.T) {
 		"first use of a Machine":       {aView(firstUse, ofMachine(29*time.Minute)), v1alpha1.ReasonConnecting, host.VerbConnect, ""},
 		"first use too late":           {aView(firstUse, ofMachine(31*time.Minute)), v1alpha1.ReasonTrustWindowClosed, "", "spec.hostKeys"},
 		"before the first connection":  {aView(), v1alpha1.ReasonConnecting, host.VerbFacts, "192.0.2.10"},
+		"key pinned just now":          {aView(firstUse, func(v *view) { v.snap.Connected, v.snap.HostKey = true, aKey("one") }), v1alpha1.ReasonConnecting, "", "asked what it is"},
 		"connecting":                   {aView(func(v *view) { v.snap.Busy = host.VerbFacts }), v1alpha1.ReasonConnecting, "", ""},
 		"unreachable":                  {aView(failed(host.VerbFacts, transport.ErrUnreachable, 2)), v1alpha1.ReasonUnreachable, host.VerbFacts, "firewall"},
 		"wrong key":                    {aView(failed(host.VerbFacts, transport.ErrAuth, 2)), v1alpha1.ReasonAuthenticationFailed, host.VerbFacts, "administrators_authorized_keys"},
@@ -413,6 +414,22 @@ func TestBackoff(t *testing.T) {
 	if p := walk(v); p.verb != "" || p.again < backoffFirst || p.again > time.Minute {
 		t.Errorf("verb %q, again in %s right after a failure", p.verb, p.again)
 	}
+	for _, c := range []struct {
+		err      error
+		failures int
+		least    time.Duration
+		most     time.Duration
+	}{
+		{transport.ErrDisconnected, 1, relink, relink},
+		{transport.ErrUnreachable, 1, relink, relink},
+		{transport.ErrUnreachable, 2, 2 * relink, 2 * relink},
+		{transport.ErrUnreachable, 3, 4 * backoffFirst, 5 * backoffFirst},
+		{transport.ErrAuth, 1, backoffFirst, 2 * backoffFirst},
+	} {
+		if d := pause(host.Outcome{Err: c.err, Failures: c.failures}, "host"); d < c.least || d > c.most {
+			t.Errorf("after %d times %q it is tried again in %s", c.failures, c.err, d)
+		}
+	}
 }
 
 func TestLeaving(t *testing.T) {
@@ -421,7 +438,10 @@ func TestLeaving(t *testing.T) {
 		p.leave()
 		return p
 	}
-	touched := func(v *view) { v.host.Status.OS = &v1alpha1.OSStatus{Build: 20348} }
+	touched := func(v *view) {
+		connected(v)
+		v.host.Status.OS = &v1alpha1.OSStatus{Build: 20348}
+	}
 	for name, c := range map[string]struct {
 		pass   *pass
 		finish bool

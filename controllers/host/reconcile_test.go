@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ import (
 	"github.com/windowsmachine/operator/pkg/transport"
 )
 
-func handedOver(h *v1alpha1.WindowsHost) bool { return h.Status.Plan != nil && h.Status.Plan.Applied != "" }
+func handedOver(h *v1alpha1.WindowsHost) bool {
+	return h.Status.Plan != nil && h.Status.Plan.Applied != ""
+}
 
 func finalized(h *v1alpha1.WindowsHost) { h.Finalizers = []string{v1alpha1.Finalizer} }
 
@@ -220,7 +223,9 @@ func TestSecondTicketReachesTheMachine(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{}, object())
 	first := w.until("handed over", handedOver).Status.Ticket.ID
 	when := metav1.NewTime(at())
-	w.stand(func(h *v1alpha1.WindowsHost) { h.Status.Ticket.ApprovedCSR, h.Status.Ticket.ApprovedAt = "csr-1", &when })
+	w.stand(func(h *v1alpha1.WindowsHost) {
+		h.Status.Ticket.ApprovedCSR, h.Status.Ticket.ApprovedAt = "csr-1", &when
+	})
 	w.pass()
 	if n := len(w.machine.envelopes); n != 1 {
 		t.Fatalf("%d envelopes right after the approval", n)
@@ -267,8 +272,8 @@ func TestDeletion(t *testing.T) {
 		if w.host() != nil || w.node("win-a") != nil || w.account() != nil {
 			t.Errorf("left: host %t, node %t, account %t", w.host() != nil, w.node("win-a") != nil, w.account() != nil)
 		}
-		if w.machine.open != 0 {
-			t.Errorf("%d connections are left open", w.machine.open)
+		if n := w.machine.connections(); n != 0 {
+			t.Errorf("%d connections are left open", n)
 		}
 	})
 	t.Run("a Node that came after is spared", func(t *testing.T) {
@@ -287,13 +292,14 @@ func TestDeletion(t *testing.T) {
 		}
 	})
 	t.Run("a ticket that cannot be revoked holds the object", func(t *testing.T) {
-		broken := true
+		broken := false
 		w := leaving(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if _, ok := o.(*corev1.ServiceAccount); ok && broken {
 				return errors.New("the API server is away")
 			}
 			return c.Delete(ctx, o, opts...)
 		}})
+		broken = true
 		w.pass()
 		if _, err := w.once(); err == nil || w.host() == nil || w.node("win-a") == nil {
 			t.Fatalf("error %v, host gone: %t", err, w.host() == nil)
@@ -308,13 +314,17 @@ func TestDeletion(t *testing.T) {
 		w := leaving(t, interceptor.Funcs{})
 		w.pool.Session(sessionKey(object())).Disconnect()
 		w.machine.refuse = transport.ErrUnreachable
-		w.pass()
-		w.pass()
+		for range 4 {
+			w.pass()
+			w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		}
 		h := w.host()
 		if h == nil || reason(h, v1alpha1.ConditionDeleting) != v1alpha1.ReasonCleaningFailed {
 			t.Fatalf("host %+v", h)
 		}
-		w.stand(func(h *v1alpha1.WindowsHost) { h.Annotations = map[string]string{v1alpha1.SkipCleaningAnnotation: "true"} })
+		w.stand(func(h *v1alpha1.WindowsHost) {
+			h.Annotations = map[string]string{v1alpha1.SkipCleaningAnnotation: "true"}
+		})
 		w.pass()
 		if w.host() != nil || w.node("win-a") != nil {
 			t.Error("the annotation does not let the object go")
@@ -401,8 +411,10 @@ func TestOrphanedTicketsAreRevoked(t *testing.T) {
 }
 
 func TestNoticesFitIntoAnEvent(t *testing.T) {
-	w := newWorld(t, interceptor.Funcs{}, object(func(h *v1alpha1.WindowsHost) { h.Spec.CredentialsRef = &v1alpha1.SecretReference{Name: strings.Repeat("s", 253)} }))
-	w.machine.refuse = errors.Join(transport.ErrUnreachable, errOf(strings.Repeat("long ", 1000)))
+	w := newWorld(t, interceptor.Funcs{}, object(func(h *v1alpha1.WindowsHost) {
+		h.Spec.CredentialsRef = &v1alpha1.SecretReference{Name: strings.Repeat("s", 253)}
+	}))
+	w.machine.refuse = fmt.Errorf("%w: %s", transport.ErrUnreachable, strings.Repeat("long ", 1000))
 	w.pass()
 	w.stand(func(h *v1alpha1.WindowsHost) { h.Spec.CredentialsRef = nil })
 	w.pass()

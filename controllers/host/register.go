@@ -21,6 +21,9 @@ func (p *pass) isRegistered() bool {
 	if p.node.Annotations[v1alpha1.HostUIDAnnotation] != string(p.host.UID) || !hasLabels(p.node, p.desired.labels) {
 		p.adoptNode = true
 	}
+	if nodeSilent(p.node) {
+		p.renewTicket()
+	}
 	// The ticket has done its work once the plan has no place for it any more.
 	p.revoke = !p.desired.held && len(p.desired.plan.Secrets) == 0 && p.host.Status.Ticket != nil
 	return true
@@ -52,7 +55,7 @@ const (
 	joinPatience = 3 * time.Minute
 )
 
-// ticketDue is when a machine whose Node is absent needs another ticket: at once when there is none on record.
+// ticketDue is when a machine that has to join needs another ticket: at once when there is none on record.
 func ticketDue(t *v1alpha1.TicketStatus) time.Time {
 	switch {
 	case t == nil:
@@ -98,6 +101,12 @@ func readyCondition(n *corev1.Node) *corev1.NodeCondition {
 		}
 	}
 	return nil
+}
+
+// nodeSilent reports whether the control plane has not heard of the kubelet for a while.
+func nodeSilent(n *corev1.Node) bool {
+	c := readyCondition(n)
+	return c != nil && c.Status == corev1.ConditionUnknown
 }
 
 func nodeReady(n *corev1.Node) bool {

@@ -49,7 +49,8 @@ func TestMachineOfANodeJoinsAnew(t *testing.T) {
 		"reinstalled":                        {[]func(*view){reinstalled}, true},
 		"reinstalled and long silent":        {[]func(*view){reinstalled, silentFor(time.Hour)}, true},
 		"reinstalled, never was in sync":     {[]func(*view){reinstalled, func(v *view) { v.host.Status.Plan.Applied = "" }}, false},
-		"another host's machine by its word": {[]func(*view){func(v *view) { v.snap.Facts.Report.Host = "uid-b" }}, true},
+		"another host's machine by its word": {[]func(*view){func(v *view) { v.snap.Report.Host = "uid-b" }}, true},
+		"facts are from before our plan":     {[]func(*view){func(v *view) { v.snap.Facts.Report = plan.Report{Phase: plan.PhaseIdle} }}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := aView(settled)

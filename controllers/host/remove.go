@@ -18,7 +18,7 @@ func (p *pass) leave() {
 		p.finish = true
 		return
 	}
-	for _, phase := range []func(*pass) bool{(*pass).notPaused, (*pass).haveProfile, (*pass).haveCredentials, (*pass).trust} {
+	for _, phase := range []func(*pass) bool{(*pass).notPaused, (*pass).profileExists, (*pass).haveCredentials, (*pass).trust} {
 		if !phase(p) {
 			p.cannotClean()
 			return
@@ -28,22 +28,35 @@ func (p *pass) leave() {
 		p.step = "remove"
 		return
 	}
-	if p.snap.Busy != "" {
+	if p.snap.Busy != "" && (p.snap.Busy != host.VerbFacts || p.snap.Facts != nil) {
 		// What is under way may take long and is for nothing now; its end brings the next pass.
 		p.disconnect = true
 		return
 	}
-	if c := p.failure(host.VerbRemove, cond{}); c != (cond{}) {
-		p.reachable = c
-		p.cleaningStopped(c)
+	switch {
+	case p.snap.Facts == nil:
+		// Only the machine knows whose it is, and cleaning asks it nothing.
+		p.attempt(host.VerbFacts)
+	case p.ofAnother():
+		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is configured by another WindowsHost; nothing is taken off it")
+		p.finish = true
+	default:
+		p.attempt(host.VerbRemove)
 	}
-	p.start(host.VerbRemove)
+}
+
+// attempt starts a verb of the cleaning, and shows how its last try failed.
+func (p *pass) attempt(v host.Verb) {
+	if c := p.failure(v, cond{}); c != (cond{}) {
+		p.reachable = c
+		p.cleaningStopped(p.snap.Last[v], c)
+	}
+	p.start(v)
 }
 
 // cleaningStopped tells an expected end of the connection from one that needs a person: taking a network away drops the machine's
 // link, so one lost connection is part of cleaning.
-func (p *pass) cleaningStopped(why cond) {
-	last := p.snap.Last[host.VerbRemove]
+func (p *pass) cleaningStopped(last host.Outcome, why cond) {
 	dropped := errors.Is(last.Err, transport.ErrDisconnected) || errors.Is(last.Err, transport.ErrUnreachable)
 	if dropped && last.Failures < 2 {
 		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is being brought back to what it was, which may drop its link; "+why.message)

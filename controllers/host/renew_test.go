@@ -52,8 +52,10 @@ func TestTicketIsRenewed(t *testing.T) {
 		"handing over just failed": {[]func(*view){tk(-time.Hour), func(v *view) {
 			v.snap.Last[host.VerbApply] = host.Outcome{Verb: host.VerbApply, Err: errOf("cut"), At: at(), Failures: 1}
 		}}, inSync, false, 3 * time.Second},
-		"node is there": {[]func(*view){tk(-time.Hour), registered}, inSync, false, 0},
-		"paused":        {[]func(*view){tk(-time.Hour), func(v *view) { v.host.Spec.Paused = true }}, inSync, false, 0},
+		"node is there":  {[]func(*view){tk(-time.Hour), registered}, inSync, false, 0},
+		"rejoins, fresh": {[]func(*view){registered, silentFor(time.Hour), tk(29 * time.Minute), recorded(inSync)}, inSync, false, 0},
+		"rejoins, ended": {[]func(*view){registered, silentFor(time.Hour), tk(-time.Hour), recorded(inSync)}, inSync, true, 0},
+		"paused":         {[]func(*view){tk(-time.Hour), func(v *view) { v.host.Spec.Paused = true }}, inSync, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			edits := append([]func(*view){connected, named, loaded, recorded(c.report)}, c.edits...)

@@ -114,6 +114,9 @@ func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
 		return no(v1alpha1.ReasonApplying, "step "+p.step)
 	case p.running():
 		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready and the machine equals its plan", p.node.Name))
+	case p.registered == (cond{}):
+		// Nothing is wrong, and the pass has not come as far as the Node.
+		return wait(v1alpha1.ReasonConnecting, "the machine is being asked what it is")
 	}
 	return no(v1alpha1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.nodeName, p.nodeWhy))
 }

@@ -86,6 +86,12 @@ func (m *machine) verbs() string {
 	return strings.Join(m.ran, " ")
 }
 
+func (m *machine) connections() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.open
+}
+
 // conn is a connection to a machine.
 type conn struct {
 	transport.Conn
@@ -207,7 +213,7 @@ func newWorld(t *testing.T, hooks interceptor.Funcs, objects ...client.Object) *
 	objects = append(objects, v.profile, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.namespace, Name: "cloud-private-key"}, Data: map[string][]byte{privateKey: aPrivateKey(t)},
 	})
-	api := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&v1alpha1.WindowsHost{}).
+	api := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&v1alpha1.WindowsHost{}).WithReturnManagedFields().
 		WithIndex(&v1alpha1.WindowsHost{}, indexNode, nodeNames).WithInterceptorFuncs(serverSide()).Build()
 	w := &world{
 		t: t, api: api, clock: clocktesting.NewFakePassiveClock(at()), recorder: events.NewFakeRecorder(1000),

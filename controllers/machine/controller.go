@@ -44,8 +44,8 @@ type Reconciler struct {
 // AddToScheme registers the Machine API.
 func AddToScheme(s *runtime.Scheme) error { return machinev1.Install(s) }
 
-// Setup adds the reconciler to mgr.
-func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+// build adds the reconciler to mgr, on a cluster that has Machines.
+func (r *Reconciler) build(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machine").
 		For(&machinev1.Machine{}, builder.WithPredicates(windowsOnly())).
@@ -155,13 +155,14 @@ func (r *Reconciler) tell(m *machinev1.Machine, e notice) {
 	r.Recorder.Eventf(m, nil, kind, e.reason, "Reconcile", "%s", v1alpha1.Clip(e.message, v1alpha1.MaxNote))
 }
 
-// windowsOnly lets Machines through that have the label or just lost it, so that Linux Machines cost nothing.
+// windowsOnly lets Machines through that have the label or just lost it, so that Linux Machines cost nothing; and all that are gone, since
+// one that had lost its label may still have a host.
 func windowsOnly() predicate.Predicate {
 	has := func(o client.Object) bool { return o.GetLabels()[OSLabel] == OSLabelValue }
 	p := predicate.NewPredicateFuncs(has)
 	return predicate.Funcs{
 		CreateFunc:  p.Create,
-		DeleteFunc:  p.Delete,
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		GenericFunc: p.Generic,
 		UpdateFunc:  func(e event.UpdateEvent) bool { return has(e.ObjectOld) || has(e.ObjectNew) },
 	}

@@ -51,6 +51,9 @@ func decide(v view) decision {
 	}
 	switch classify(v.machine) {
 	case claimHost:
+		if v.machine.Annotations[v1alpha1.PausedAnnotation] == "true" {
+			return pause(v, nil)
+		}
 		return decideHost(v)
 	case claimLeaving:
 		// The Machine controller drains the node, which needs its kubelet; we only stop working on it. The host goes when the

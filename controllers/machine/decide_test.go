@@ -189,6 +189,15 @@ func TestW19LifeOfAHost(t *testing.T) {
 			t.Errorf("decide = %+v, want the host resumed", back)
 		}
 	})
+	t.Run("paused by annotation", func(t *testing.T) {
+		paused := aMachine(func(m *machinev1.Machine) { m.Annotations = map[string]string{v1alpha1.PausedAnnotation: "true"} })
+		if d := decide(aView(paused, func(v *view) { v.host = aHost(m) })); d.update == nil || !d.update.Spec.Paused {
+			t.Errorf("decide = %+v, want a paused host", d)
+		}
+		if d := decide(aView(paused)); d.create != nil {
+			t.Error("a paused Machine got a host")
+		}
+	})
 	t.Run("a user's pause is not lifted", func(t *testing.T) {
 		h := aHost(m, func(h *v1alpha1.WindowsHost) { h.Spec.Paused = true })
 		if d := decide(aView(m, func(v *view) { v.host = h })); d.update != nil {

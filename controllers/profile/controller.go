@@ -83,11 +83,18 @@ func (r *Reconciler) profilesNaming(ctx context.Context, o client.Object) []reco
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		if ign := list.Items[i].Spec.Ignition; ign != nil && (ign.SecretName == o.GetName() || ign.ConfigMapName == o.GetName()) {
+		if ign := list.Items[i].Spec.Ignition; ign != nil && ignitionIn(ign, o) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	return out
+}
+
+func ignitionIn(ign *v1alpha1.IgnitionSpec, o client.Object) bool {
+	if _, secret := o.(*corev1.Secret); secret {
+		return ign.SecretName == o.GetName()
+	}
+	return ign.ConfigMapName == o.GetName()
 }
 
 // Reconcile implements reconcile.Reconciler.

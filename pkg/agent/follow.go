@@ -27,18 +27,39 @@ func (a *Agent) Follow(ctx context.Context, r Receipt, emit func(plan.Report) er
 	return f.last, err
 }
 
-// FollowNow hands over the present report and then one after each new entry while a run is under way.
+// FollowNow hands over a report for each entry that the newest run has written so far, and then one after each new entry while it is
+// under way. So a watcher whose connection was cut, as it is while a network is made, misses nothing.
 func (a *Agent) FollowNow(ctx context.Context, emit func(plan.Report) error) (plan.Report, error) {
-	now, err := a.Report()
+	s, err := a.look()
 	if err != nil {
 		return plan.Report{}, err
 	}
+	for i := s.newestRun(); i < len(s.entries); i++ {
+		if err := emit(derive(s, s.entries[:i])); err != nil {
+			return plan.Report{}, err
+		}
+	}
+	now := derive(s, s.entries)
 	if err := emit(now); err != nil || now.Phase != plan.PhaseRunning {
 		return now, err
 	}
 	f := follower{a: a, seen: now.Seq, emit: emit, last: now, began: true}
 	err = f.until(ctx)
 	return f.last, err
+}
+
+// newestRun is how many entries there were when the newest run of the accepted plan had begun, all when none has.
+func (s sight) newestRun() int {
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		e := s.entries[i]
+		if e.Digest != s.rec.Digest || e.Generation != s.rec.Generation {
+			break
+		}
+		if e.Code == CodeRunStarted {
+			return i + 1
+		}
+	}
+	return len(s.entries)
 }
 
 type follower struct {

@@ -66,8 +66,8 @@ type Snapshot struct {
 	// Report is the newest report seen, by VerbFacts, VerbApply or VerbFollow; nil before the first.
 	Report   *plan.Report
 	ReportAt time.Time
-	// Trail is the first report of each step and each phase since the last VerbApply or VerbFollow started, in the order in which
-	// they came, at most MaxTrail, so that a reader that looks seldom still sees each step go by.
+	// Trail is the first report of each step and each phase since the last VerbApply started, in the order in which they
+	// came, at most MaxTrail, so that a reader that looks seldom still sees each step go by.
 	Trail []plan.Report
 	// Sent and ToSend are the payload bytes (compressed) of the VerbStage under way or last finished.
 	Sent, ToSend int64

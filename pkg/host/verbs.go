@@ -131,12 +131,16 @@ func (s *Session) reports(ctx context.Context, c transport.Conn, stdin []byte, a
 	return r.verdict()
 }
 
-// publish shows a report, and tells about it when it says anything new.
+// publish shows a report, and tells about it when it says anything new. One from before the newest, which the agent repeats for
+// watchers that come late, goes into the trail only.
 func (s *Session) publish(r *plan.Report) {
 	now := s.pool.cfg.Now()
 	s.mu.Lock()
-	changed := s.snap.Report == nil || !sameReport(*s.snap.Report, *r)
-	s.snap.Report, s.snap.ReportAt = r, now
+	was := s.snap.Report
+	changed := was == nil || !sameReport(*was, *r)
+	if was == nil || !sameRun(*was, *r) || r.Seq >= was.Seq {
+		s.snap.Report, s.snap.ReportAt = r, now
+	}
 	s.snap.Trail = extend(s.snap.Trail, *r)
 	s.mu.Unlock()
 	if changed {
@@ -154,6 +158,11 @@ func extend(trail []plan.Report, r plan.Report) []plan.Report {
 	}
 	trail = append(trail, r)
 	return trail[max(0, len(trail)-MaxTrail):]
+}
+
+// sameRun reports whether both speak of the same plan of the same host.
+func sameRun(a, b plan.Report) bool {
+	return a.Host == b.Host && a.Digest == b.Digest && a.Generation == b.Generation
 }
 
 // sameReport compares all but the time.

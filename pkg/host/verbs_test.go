@@ -214,6 +214,33 @@ func TestTrail(t *testing.T) {
 	})
 }
 
+// What the agent repeats for one that comes late shows the steps that were missed, and takes nothing back.
+func TestRepeatedReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(seq int64, step string) string {
+			return line(t, report(func(r *plan.Report) { r.Seq, r.Step = seq, step }))
+		}
+		m := &machine{run: says(0, at(5, "a"))}
+		m.put(agentPath(), agentText)
+		h := newHarness(t, m, nil)
+		h.do(t, VerbApply, args())
+		m.run = says(0, at(5, "a"), at(6, "b"), at(8, "c"))
+		h.do(t, VerbFollow, args())
+		m.run = says(0, at(5, "a"), at(6, "b"))
+		got := h.do(t, VerbFollow, args())
+		var steps []string
+		for _, r := range got.Trail {
+			steps = append(steps, r.Step)
+		}
+		if d := cmp.Diff([]string{"a", "b", "c", "a", "b"}, steps); d != "" {
+			t.Error(d)
+		}
+		if got.Report.Seq != 8 {
+			t.Errorf("the newest report is %d", got.Report.Seq)
+		}
+	})
+}
+
 func TestFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{run: says(1, `{"code":"DiskFull"}`)}

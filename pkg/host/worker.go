@@ -66,7 +66,7 @@ func (s *Session) Start(v Verb, a Args) bool {
 	s.stopIdle()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.cancel, s.snap.Busy = cancel, v
-	if v == VerbApply || v == VerbFollow {
+	if v == VerbApply {
 		s.snap.Trail = nil
 	}
 	if id := identify(a.Target); id != s.asked {

@@ -15,7 +15,9 @@ import (
 	"sync"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	machinev1 "github.com/openshift/api/machine/v1beta1"
+	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,8 @@ type Options struct {
 	PodCIDR string
 	// MachineAPI starts OpenShift's Machine controllers.
 	MachineAPI bool
+	// OpenShift makes the cluster look like OpenShift on that platform, for example "Azure"; empty: like one of kubeadm.
+	OpenShift string
 	// Machine changes the options of a Machine's simulated machine before it is made; nil leaves them.
 	Machine func(name string, o *hostsim.Options)
 	// Dir keeps the control plane's data, the operator's log and kubeconfig; a new temporary folder when empty.
@@ -152,13 +156,15 @@ func (b *Bed) prepare(context.Context) error {
 
 func (b *Bed) startControlPlane(ctx context.Context) (err error) {
 	b.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(b.dir, "controlplane"), NodeCIDRs: b.opts.PodCIDR,
+		Dir: filepath.Join(b.dir, "controlplane"), NodeCIDRs: b.opts.PodCIDR, ServiceCIDR: b.serviceCIDR(),
 	})
 	if err != nil {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, machinev1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, machinev1.Install, configv1.Install, mcfgv1.Install,
+	} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -176,6 +182,11 @@ func (b *Bed) install(ctx context.Context) error {
 	if !b.opts.MachineAPI {
 		crds = nil
 	}
+	openshift, err := b.openshiftCRDs()
+	if err != nil {
+		return err
+	}
+	crds = append(crds, openshift...)
 	crds = append(crds,
 		filepath.Join(b.opts.Root, "config/crd/bases/windowsmachine.dev_windowshosts.yaml"),
 		filepath.Join(b.opts.Root, "config/crd/bases/windowsmachine.dev_windowsnodeprofiles.yaml"))
@@ -185,16 +196,15 @@ func (b *Bed) install(ctx context.Context) error {
 	if out, err := b.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(b.opts.Root, "config/default")); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	objects, err := b.kubeadmObjects()
-	if err != nil {
+	if err := b.distribution(ctx); err != nil {
 		return err
 	}
-	return b.createAll(ctx, append(objects,
+	return b.createAll(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: MachineNamespace}},
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "cloud-private-key"},
 			Data:       map[string][]byte{"private-key.pem": b.private},
-		})...)
+		})
 }
 
 func (b *Bed) startMachineAPI(context.Context) error {
@@ -228,9 +238,11 @@ func (b *Bed) Close() error {
 	hosts := b.hosts
 	b.hosts = map[string]*hostsim.Host{}
 	b.mu.Unlock()
+	var closing sync.WaitGroup
 	for _, h := range hosts {
-		h.Close()
+		closing.Go(h.Close)
 	}
+	closing.Wait()
 	if b.ControlPlane != nil {
 		errs = append(errs, b.Stop())
 	}

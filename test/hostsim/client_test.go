@@ -111,7 +111,9 @@ func run(t testing.TB, c *ssh.Client, line string, stdin io.Reader) result {
 	defer func() { _ = s.Close() }()
 	var stdout, stderr bytes.Buffer
 	s.Stdin, s.Stdout, s.Stderr = stdin, &stdout, &stderr
-	err = s.Run(line)
+	if err = s.Start(line); err == nil {
+		err = s.Wait()
+	}
 	r := result{stdout: stdout.String(), stderr: stderr.String()}
 	var exit *ssh.ExitError
 	var missing *ssh.ExitMissingError

@@ -21,26 +21,33 @@ func (c *serverConn) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer func() { _ = ch.Close() }()
 	started := false
 	for r := range requests {
-		ok := false
-		switch {
-		case started:
-		case r.Type == "exec":
-			var m struct{ Command string }
-			if ssh.Unmarshal(r.Payload, &m) == nil {
-				ok, started = true, true
-				work.Go(func() { c.exec(ch, m.Command) })
-			}
-		case r.Type == "subsystem":
-			var m struct{ Name string }
-			if ssh.Unmarshal(r.Payload, &m) == nil && m.Name == "sftp" && c.sftpAllowed() {
-				ok, started = true, true
-				work.Go(func() { c.sftp(ch) })
-			}
-		}
+		serve := c.request(ch, r)
+		ok := serve != nil && !started
 		if r.WantReply {
-			_ = r.Reply(ok, nil)
+			_ = r.Reply(ok, nil) // before the program can end and close the channel
+		}
+		if ok {
+			started = true
+			work.Go(serve)
 		}
 	}
+}
+
+// request is what a channel request starts, nil when it is refused.
+func (c *serverConn) request(ch ssh.Channel, r *ssh.Request) (serve func()) {
+	switch r.Type {
+	case "exec":
+		var m struct{ Command string }
+		if ssh.Unmarshal(r.Payload, &m) == nil {
+			return func() { c.exec(ch, m.Command) }
+		}
+	case "subsystem":
+		var m struct{ Name string }
+		if ssh.Unmarshal(r.Payload, &m) == nil && m.Name == "sftp" && c.sftpAllowed() {
+			return func() { c.sftp(ch) }
+		}
+	}
+	return nil
 }
 
 func (c *serverConn) sftpAllowed() bool {

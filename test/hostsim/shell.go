@@ -16,44 +16,59 @@ func split(shell Shell, line string) ([]string, error) {
 	if shell == ShellPowerShell && strings.HasPrefix(strings.TrimSpace(line), `"`) {
 		return nil, errSyntax
 	}
-	special := "%^&|<>!"
-	if shell == ShellPowerShell {
-		special = "$`'&|<>(){};,@#"
-	}
-	var words []string
-	var word strings.Builder
-	quoted, inWord := false, false
+	w := words{shell: shell}
 	for _, r := range line {
-		switch {
-		case r == '"':
-			quoted, inWord = !quoted, true
-		case r == ' ' && !quoted:
-			if inWord {
-				words = append(words, word.String())
-				word.Reset()
-				inWord = false
-			}
-		case r < ' ' || !quoted && meaning(shell, r, special, inWord):
+		if !w.take(r) {
 			return nil, errSyntax
-		default:
-			word.WriteRune(r)
-			inWord = true
 		}
 	}
-	if quoted {
+	if w.quoted {
 		return nil, errSyntax
 	}
-	if inWord {
-		words = append(words, word.String())
-	}
-	return words, nil
+	w.end()
+	return w.done, nil
 }
 
-// meaning reports a character that the shell does not pass on. PowerShell makes an array of a word with a comma, and passes
+// words is the state of split.
+type words struct {
+	shell          Shell
+	done           []string
+	word           strings.Builder
+	quoted, inWord bool
+}
+
+// take is false for a character with a meaning.
+func (w *words) take(r rune) bool {
+	switch {
+	case r == '"':
+		w.quoted, w.inWord = !w.quoted, true
+	case r == ' ' && !w.quoted:
+		w.end()
+	case r < ' ' || !w.quoted && w.meaning(r):
+		return false
+	default:
+		w.word.WriteRune(r)
+		w.inWord = true
+	}
+	return true
+}
+
+func (w *words) end() {
+	if w.inWord {
+		w.done = append(w.done, w.word.String())
+		w.word.Reset()
+		w.inWord = false
+	}
+}
+
+// meaning reports a character that the shell does not pass on outside quotes. PowerShell makes an array of a word with a comma, and passes
 // it on to a program as words with blanks; a comma is refused there. @ and # count at the start of a word only.
-func meaning(shell Shell, r rune, special string, inWord bool) bool {
-	if shell == ShellPowerShell && inWord && (r == '@' || r == '#') {
+func (w *words) meaning(r rune) bool {
+	if w.shell != ShellPowerShell {
+		return strings.ContainsRune("%^&|<>!", r)
+	}
+	if w.inWord && (r == '@' || r == '#') {
 		return false
 	}
-	return strings.ContainsRune(special, r)
+	return strings.ContainsRune("$`'&|<>(){};,@#", r)
 }

@@ -78,8 +78,8 @@ func TestSFTPBehavesAsOnWindows(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	upload(t, s, `C:\k\other`, []byte("x"))
-	if err := s.Rename("/C:/k/other", "/C:/k/Big.bin"); err == nil {
+	upload(t, s, `C:\k\second`, []byte("x"))
+	if err := s.Rename("/C:/k/second", "/C:/k/Big.bin"); err == nil {
 		t.Error("a plain rename replaced its target")
 	}
 	for name, err := range map[string]error{
@@ -105,16 +105,16 @@ func TestSFTPBehavesAsOnWindows(t *testing.T) {
 	for _, i := range infos {
 		names = append(names, i.Name())
 	}
-	if got := strings.Join(names, " "); got != "Big.bin other sub" {
+	if got := strings.Join(names, " "); got != "Big.bin second sub" {
 		t.Errorf("listing %q", got)
 	}
 	if i, err := h.Machine().System().Files.Stat(`C:\k\Big.bin`); err != nil || i.Access != "" {
 		t.Errorf("an uploaded file has access %q, %v; want inherited", i.Access, err)
 	}
-	if err := s.Truncate("/C:/k/other", 0); err != nil {
+	if err := s.Truncate("/C:/k/second", 0); err != nil {
 		t.Error(err)
 	}
-	x, err := s.OpenFile("/C:/k/other", os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	x, err := s.OpenFile("/C:/k/second", os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err == nil {
 		_ = x.Close()
 		t.Error("O_EXCL opened a file that exists")

@@ -36,20 +36,27 @@ func (p *program) watched(f func(context.Context) error) func(context.Context) e
 }
 
 func (p *program) keepBeating(ctx context.Context) {
-	clock := p.env.System.Clock
-	for clock.Sleep(ctx, beatEvery) == nil {
-		p.beat.mu.Lock()
-		last, quiet := p.beat.last, clock.Now().Sub(p.beat.at)
-		p.beat.mu.Unlock()
-		if last == nil {
-			// Nothing was said yet; the present state is as good.
-			if r, err := p.agent.Report(); err == nil {
-				last = &r
-			}
-		}
-		// Nobody reads any more when writing fails; the command itself will notice.
-		if last != nil && quiet >= beatEvery && p.report(*last) != nil {
-			return
-		}
+	// Nobody reads any more when writing fails; the command itself will notice.
+	for p.env.System.Clock.Sleep(ctx, beatEvery) == nil && p.repeat() == nil {
+		continue
 	}
+}
+
+// repeat prints the last report again when it is old. It looks and prints under one lock: between the two the command may say something newer,
+// which has to stay the last word.
+func (p *program) repeat() error {
+	p.beat.mu.Lock()
+	defer p.beat.mu.Unlock()
+	if p.env.System.Clock.Now().Sub(p.beat.at) < beatEvery {
+		return nil
+	}
+	if p.beat.last != nil {
+		return p.say(*p.beat.last)
+	}
+	// Nothing was said yet; the present state is as good.
+	r, err := p.agent.Report()
+	if err != nil {
+		return nil
+	}
+	return p.say(r)
 }

@@ -139,7 +139,8 @@ func TestApply(t *testing.T) {
 			t.Errorf("status: exit %d, %+v", exit, got)
 		}
 		exit, out, _ = r.run("", "status", "--follow", "--json")
-		if got := reports(t, out); exit != ExitOK || len(got) != 1 {
+		got := reports(t, out)
+		if exit != ExitOK || len(got) < 3 || got[1].Step != plan.StepEnvironment || got[len(got)-1].Phase != plan.PhaseInSync {
 			t.Errorf("status --follow: exit %d, %+v", exit, got)
 		}
 	})

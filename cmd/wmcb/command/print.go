@@ -29,13 +29,18 @@ func (p *program) report(r plan.Report) error {
 	if p.json {
 		p.beat.mu.Lock()
 		defer p.beat.mu.Unlock()
-		p.beat.last, p.beat.at = &r, p.env.System.Clock.Now()
-		return p.line(r)
+		return p.say(r)
 	}
 	if _, err := fmt.Fprintln(p.env.Stdout, sentence(r)); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 	return nil
+}
+
+// say prints a report as a line of JSON; beat.mu is held.
+func (p *program) say(r plan.Report) error {
+	p.beat.last, p.beat.at = &r, p.env.System.Clock.Now()
+	return p.line(r)
 }
 
 // sentence says in one line where a run stands.

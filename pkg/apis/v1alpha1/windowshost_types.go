@@ -20,8 +20,10 @@ type WindowsHost struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what the user, or the Machine controller, asks for.
 	// +required
 	Spec WindowsHostSpec `json:"spec"`
+	// Status is what the operator has seen.
 	// +optional
 	Status WindowsHostStatus `json:"status,omitzero"`
 }
@@ -107,6 +109,7 @@ type WindowsHostSpec struct {
 
 // SecretReference names a Secret in the same namespace.
 type SecretReference struct {
+	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -115,6 +118,7 @@ type SecretReference struct {
 
 // ProfileReference names a WindowsNodeProfile.
 type ProfileReference struct {
+	// Name of the WindowsNodeProfile.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -123,14 +127,17 @@ type ProfileReference struct {
 
 // MachineReference identifies a Machine of machine.openshift.io.
 type MachineReference struct {
+	// Namespace of the Machine.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Namespace string `json:"namespace"`
+	// Name of the Machine.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
+	// UID of the Machine: another Machine of the same name is another host.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +required
@@ -239,10 +246,11 @@ type NodeStatus struct {
 
 // PlanStatus is the plan that the machine is to have, and the one that it has.
 type PlanStatus struct {
-	// Digest of the desired plan (SHA-256, hexadecimal), Short its first 8 digits.
+	// Digest of the desired plan (SHA-256, hexadecimal).
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Digest string `json:"digest,omitempty"`
+	// Short is the first 8 digits of Digest.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Short string `json:"short,omitempty"`

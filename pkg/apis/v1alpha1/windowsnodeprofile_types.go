@@ -17,8 +17,13 @@ type WindowsNodeProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec holds settings; each has a safe default.
+	//
+	// The default lets the server fill in a profile that has no spec at all, as the one that the operator makes.
+	// +kubebuilder:default={}
 	// +optional
 	Spec WindowsNodeProfileSpec `json:"spec,omitzero"`
+	// Status is what was discovered.
 	// +optional
 	Status WindowsNodeProfileStatus `json:"status,omitzero"`
 }
@@ -34,20 +39,25 @@ type WindowsNodeProfileList struct {
 
 // WindowsNodeProfileSpec holds settings; each has a safe default.
 type WindowsNodeProfileSpec struct {
+	// Connection says how hosts are reached when they do not say so themselves.
 	// +kubebuilder:default={}
 	// +optional
 	Connection ConnectionSpec `json:"connection,omitzero"`
+	// Trust says how hosts are recognised.
 	// +kubebuilder:default={}
 	// +optional
 	Trust TrustSpec `json:"trust,omitzero"`
 	// Cluster overrides what is discovered.
 	// +optional
 	Cluster ClusterSpec `json:"cluster,omitzero"`
+	// Ignition names the worker ignition; on OpenShift the worker pool's is found without it.
 	// +optional
 	Ignition *IgnitionSpec `json:"ignition,omitempty"`
+	// Network is the pod network.
 	// +kubebuilder:default={}
 	// +optional
 	Network NetworkSpec `json:"network,omitzero"`
+	// Kubelet adds to the kubelet's settings.
 	// +kubebuilder:default={}
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitzero"`
@@ -63,6 +73,7 @@ type ConnectionSpec struct {
 	Port int32 `json:"port,omitempty"`
 	// Username for Machines; the platform's usual one when absent: capi on Azure, Administrator elsewhere.
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\s\"]')",message="username must not hold blanks or quotes"
 	// +optional
 	Username string `json:"username,omitempty"`
 	// CredentialsRef names the Secret (key private-key.pem) for hosts that name none.
@@ -85,6 +96,8 @@ const (
 
 // TrustSpec is how hosts are recognised.
 type TrustSpec struct {
+	// HostKeyPolicy: Strict takes keys in a host's spec.hostKeys only; TrustOnFirstUse also pins the first key that a host shows, for a
+	// Machine only within 30 minutes of its being Provisioned.
 	// +kubebuilder:default=Strict
 	// +optional
 	HostKeyPolicy HostKeyPolicy `json:"hostKeyPolicy,omitempty"`
@@ -161,6 +174,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Custom') == has(self.cniConfig)",message="cniConfig goes with mode Custom, and only with it"
 type NetworkSpec struct {
+	// Mode: None leaves the CNI configuration to something else, Custom takes cniConfig, L2Bridge and Overlay make an HNS network on the
+	// node's pod CIDR with win-bridge or win-overlay.
 	// +kubebuilder:default=None
 	// +optional
 	Mode NetworkMode `json:"mode,omitempty"`
@@ -209,6 +224,7 @@ type WindowsNodeProfileStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the metadata.generation that the status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Discovered facts.
@@ -218,23 +234,29 @@ type WindowsNodeProfileStatus struct {
 
 // DiscoveredStatus holds the facts in use and where each was found.
 type DiscoveredStatus struct {
+	// APIServer is the URL by which nodes reach the API server.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	APIServer string `json:"apiServer,omitempty"`
+	// Platform as OpenShift's Infrastructure object names it.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Platform string `json:"platform,omitempty"`
+	// DNS are the addresses of the cluster's DNS service.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	DNS []string `json:"dns,omitempty"`
+	// Domain of the cluster.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Domain string `json:"domain,omitempty"`
+	// PodCIDRs of the cluster.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// ServiceCIDRs of the cluster.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional

@@ -1,11 +1,13 @@
 package join_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +177,20 @@ func removed(r *rig, h *hostsim.Host, before any) {
 		}
 	}
 	r.eventually("the address is back on its adapter", 5*time.Second, func() bool { return cmp.Equal(before, any(h.Machine().Dump())) })
+}
+
+// A machine that is switched off for good leaves no goroutine of its kubelet behind.
+func TestCloseEndsTheKubelet(t *testing.T) {
+	r := newRig(t)
+	h := r.host("closing")
+	r.join(h, "closing")
+	h.Close()
+	r.eventually("all goroutines of the machine have ended", 10*time.Second, func() bool {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("hostsim/node.")) && !bytes.Contains(stacks, []byte("util/certificate.")) &&
+			!bytes.Contains(stacks, []byte("system/fake."))
+	})
 }
 
 // missing is a plan without one thing.

@@ -235,10 +235,13 @@ func command(c *ssh.Client, line string, stdin io.Reader) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	s.Stdin = stdin
-	out, err := s.CombinedOutput(line)
-	if err != nil {
-		return errors.Join(err, errors.New(line+": "+string(out)))
+	var stdout, stderr bytes.Buffer
+	s.Stdin, s.Stdout, s.Stderr = stdin, &stdout, &stderr
+	if err := s.Start(line); err != nil {
+		return err
+	}
+	if err := s.Wait(); err != nil {
+		return errors.Join(err, errors.New(line+": "+stdout.String()+stderr.String()))
 	}
 	return nil
 }
@@ -278,10 +281,12 @@ func (r *rig) stage(c *ssh.Client, agent string, digests []string) error {
 	if !ok || need == nil {
 		return errors.New("receive answered " + string(line))
 	}
-	if err := payload.WriteFrames(stdin, r.store, need.Need, nil); err != nil {
-		return err
+	if len(need.Need) > 0 {
+		if err := payload.WriteFrames(stdin, r.store, need.Need, nil); err != nil {
+			return err
+		}
 	}
-	if err := stdin.Close(); err != nil {
+	if err := stdin.Close(); err != nil && !errors.Is(err, io.EOF) { // the agent may have ended already
 		return err
 	}
 	return s.Wait()

@@ -32,38 +32,21 @@ func (n *Node) containerd(ctx context.Context, p *fake.Process) int {
 	if err != nil {
 		return fail(p, err)
 	}
-	s := p.System()
 	if path := args["log-file"]; path != "" {
 		if _, err := openLog(p, path); err != nil {
 			return fail(p, err)
 		}
 	}
-	service, isService := p.Service()
-	isService = isService && args["run-service"] == "true"
-	if isService {
+	service, ok := p.Service()
+	if ok = ok && args["run-service"] == "true"; ok {
 		service.Connect()
 	}
-	path := args["config"]
-	if path == "" {
-		path = `C:\Program Files\containerd\config.toml`
-	}
-	data, err := readFile(s, path)
-	if err != nil {
-		return fail(p, fmt.Errorf("reading the configuration: %w", err))
-	}
-	cfg, err := parseContainerd(data)
+	pipe, err := n.startRuntime(p, args["config"])
 	if err != nil {
 		return fail(p, err)
 	}
-	if shim := dirOf(p.Exe()) + `\containerd-shim-runhcs-v1.exe`; !exists(s, shim) {
-		return fail(p, fmt.Errorf("runtime shim %s is missing", shim))
-	}
-	pipe := pipeName(cfg.address)
-	if !n.listen(pipe, &cri{confDir: cfg.confDir, binDirs: cfg.binDirs, system: s}) {
-		return fail(p, fmt.Errorf("pipe %s is in use", pipe))
-	}
 	defer n.unlisten(pipe)
-	if !isService {
+	if !ok {
 		<-ctx.Done()
 		return 0
 	}
@@ -73,6 +56,30 @@ func (n *Node) containerd(ctx context.Context, p *fake.Process) int {
 	case <-ctx.Done():
 	}
 	return 0
+}
+
+// startRuntime reads the configuration and opens the pipe.
+func (n *Node) startRuntime(p *fake.Process, path string) (pipe string, err error) {
+	s := p.System()
+	if path == "" {
+		path = `C:\Program Files\containerd\config.toml`
+	}
+	data, err := readFile(s, path)
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration: %w", err)
+	}
+	cfg, err := parseContainerd(data)
+	if err != nil {
+		return "", err
+	}
+	if shim := dirOf(p.Exe()) + `\containerd-shim-runhcs-v1.exe`; !exists(s, shim) {
+		return "", fmt.Errorf("runtime shim %s is missing", shim)
+	}
+	pipe = pipeName(cfg.address)
+	if !n.listen(pipe, &cri{confDir: cfg.confDir, binDirs: cfg.binDirs, system: s}) {
+		return "", fmt.Errorf("pipe %s is in use", pipe)
+	}
+	return pipe, nil
 }
 
 // expandShort spells out the short names of containerd's flags, and a single dash, as its flag package takes both.

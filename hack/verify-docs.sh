@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# verify-docs.sh: fails when a document disagrees with the tree: an excerpt with its golden file, a link, a package without a doc.go or
+# without a place in docs/architecture.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go run ./hack/verifydocs

@@ -1,0 +1,47 @@
+package payload
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMessagesGolden pins the lines of the receive protocol, which operators and agents of different versions exchange.
+func TestMessagesGolden(t *testing.T) {
+	const hello, bye = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "b49f425a7e1f9cff3856329ada223f2f9d368f15a00cf48df16ca95986137fe8"
+	offer := Offer{Blobs: []OfferedBlob{{SHA256: hello, Size: 5}, {SHA256: bye, Size: 3}}}
+	need := Need{Need: []string{bye}}
+	stored := Result{Stored: []string{bye}}
+	refusal := Result{Stored: []string{}, Code: "DiskFull", Detail: "8 bytes are needed, 5 are free: disk full"}
+
+	golden, err := os.ReadFile("testdata/messages.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written bytes.Buffer
+	for _, m := range []any{offer, need, stored, refusal} {
+		if err := WriteMessage(&written, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(golden), written.String()); diff != "" {
+		t.Errorf("written: -golden +got:\n%s", diff)
+	}
+
+	read, err := ReadOffer(bufio.NewReader(bytes.NewReader(golden)))
+	if diff := cmp.Diff(offer, read); err != nil || diff != "" {
+		t.Errorf("offer: error %v, -want +got:\n%s", err, diff)
+	}
+	lines := bytes.Split(bytes.TrimSpace(golden), []byte("\n"))
+	if got, _, _ := ParseAnswer(lines[1]); got == nil || !cmp.Equal(need, *got) {
+		t.Errorf("need: got %v, want %v", got, need)
+	}
+	for i, want := range []Result{stored, refusal} {
+		if _, got, _ := ParseAnswer(lines[2+i]); got == nil || !cmp.Equal(want, *got) {
+			t.Errorf("result: got %v, want %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+)
+
+// table cuts kubectl's output into lines of columns; a column is divided from the next by two blanks at least.
+func table(out string) [][]string {
+	var rows [][]string
+	for line := range strings.Lines(out) {
+		var cells []string
+		for _, c := range strings.Split(strings.TrimRight(line, "\n"), "  ") {
+			if c = strings.TrimSpace(c); c != "" {
+				cells = append(cells, c)
+			}
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+func TestKubectlShowsAHost(t *testing.T) {
+	h := aHost(func(h *v1alpha1.WindowsHost) {
+		h.GenerateName, h.Name, h.Spec.MachineRef = "", "columns", aMachineRef()
+	})
+	create(t, h)
+	h.Status = v1alpha1.WindowsHostStatus{
+		Step: "5/9 join-network", Node: &v1alpha1.NodeStatus{Name: "win-node"}, Plan: &v1alpha1.PlanStatus{Short: "0123abcd"},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonApplying,
+			Message: "step 5/9 join-network", LastTransitionTime: metav1.Now(),
+		}},
+	}
+	if err := admin.Status().Update(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{
+		{"NAME", "ADDRESS", "NODE", "STEP", "READY", "REASON", "PLAN", "AGE"},
+		{"columns", "192.0.2.10", "win-node", "5/9 join-network", "False", "Applying", "0123abcd"},
+	}
+	for _, name := range []string{"windowshosts", "windowshost", "winhost", "wh"} {
+		got := table(kubectl(t, "get", name, "-n", namespace, "columns"))
+		if len(got) != 2 || len(got[1]) != 8 {
+			t.Fatalf("kubectl get %s: %q", name, got)
+		}
+		got[1] = got[1][:7]
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("kubectl get %s (-want +got):\n%s", name, diff)
+		}
+	}
+	wide := table(kubectl(t, "get", "winhost", "-n", namespace, "columns", "-o", "wide"))
+	if !slices.Equal(wide[0][8:], []string{"MACHINE", "MESSAGE"}) || !slices.Equal(wide[1][8:], []string{"win-a", "step 5/9 join-network"}) {
+		t.Errorf("wide: %q", wide)
+	}
+}
+
+func TestKubectlShowsAProfile(t *testing.T) {
+	p := aProfile(func(s *v1alpha1.WindowsNodeProfileSpec) { s.Network.Mode = v1alpha1.NetworkOverlay })
+	p.GenerateName, p.Name = "", "columns"
+	create(t, p)
+	p.Status = v1alpha1.WindowsNodeProfileStatus{
+		Discovered: &v1alpha1.DiscoveredStatus{APIServer: "https://api.example.test:6443"},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionFactsComplete, Status: metav1.ConditionTrue, Reason: "FactsComplete", LastTransitionTime: metav1.Now()}},
+	}
+	if err := admin.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	got := table(kubectl(t, "get", "winprofile", "columns"))
+	if len(got) != 2 || len(got[1]) != 6 {
+		t.Fatalf("%q", got)
+	}
+	got[1] = got[1][:5]
+	want := [][]string{{"NAME", "NETWORK", "TRUST", "API", "COMPLETE", "AGE"}, {"columns", "Overlay", "Strict", "https://api.example.test:6443", "True"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kubectl get winprofile (-want +got):\n%s", diff)
+	}
+}
+
+func TestKubectlKnowsTheCategory(t *testing.T) {
+	h, p := aHost(), aProfile()
+	create(t, h)
+	create(t, p)
+	out := kubectl(t, "get", "windows", "-n", namespace, "-o", "name")
+	for _, want := range []string{"windowshost.windowsmachine.dev/" + h.Name, "windowsnodeprofile.windowsmachine.dev/" + p.Name} {
+		if !slices.Contains(strings.Fields(out), want) {
+			t.Errorf("kubectl get windows: %q lacks %s", out, want)
+		}
+	}
+}
+
+// kubectl explain is where people look first: every field has a sentence.
+func TestEveryFieldIsExplained(t *testing.T) {
+	if out := kubectl(t, "explain", "windowshost.spec.hostKeys"); !strings.Contains(out, "public keys that the machine may show") {
+		t.Errorf("kubectl explain: %s", out)
+	}
+	files, err := filepath.Glob(root + "config/crd/bases/*.yaml")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d CRDs, %v", len(files), err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(b, crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			unexplained(t, crd.Spec.Names.Kind, *v.Schema.OpenAPIV3Schema)
+		}
+	}
+}
+
+func unexplained(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	for name, p := range s.Properties {
+		if p.Description == "" && name != "metadata" {
+			t.Errorf("%s.%s has no description", path, name)
+		}
+		unexplained(t, path+"."+name, p)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		unexplained(t, path+"[]", *s.Items.Schema)
+	}
+}
+
+func TestSamplesApply(t *testing.T) {
+	files, err := filepath.Glob(root + "config/samples/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d samples, %v", len(files), err)
+	}
+	t.Cleanup(func() {
+		for _, f := range files {
+			if _, err := cp.Kubectl(context.Background(), "delete", "--ignore-not-found", "--wait=false", "-f", abs(strings.TrimPrefix(f, root))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, f := range files {
+		out := kubectl(t, "apply", "--server-side", "--validate=strict", "-f", abs(strings.TrimPrefix(f, root)))
+		if !strings.Contains(out, "serverside-applied") {
+			t.Errorf("%s: %s", f, out)
+		}
+	}
+}
+
+// install has applied config/default once; a second time finds nothing to change.
+func TestDefaultAppliesTwiceWithoutChange(t *testing.T) {
+	dir := abs("config/default")
+	before := generations(t, dir)
+	if out, err := cp.Kubectl(t.Context(), "diff", "--server-side", "-k", dir); err != nil {
+		t.Errorf("kubectl diff: %v\n%s", err, out)
+	}
+	kubectl(t, "apply", "--server-side", "-k", dir)
+	if diff := cmp.Diff(before, generations(t, dir)); diff != "" {
+		t.Errorf("the second apply changed (-before +after):\n%s", diff)
+	}
+	if len(before) < 15 {
+		t.Errorf("config/default has %d objects only", len(before))
+	}
+}
+
+func generations(t *testing.T, dir string) []string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Kind     string            `json:"kind"`
+			Metadata metav1.ObjectMeta `json:"metadata"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(kubectl(t, "get", "-k", dir, "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, i := range list.Items {
+		version := i.Metadata.ResourceVersion
+		if i.Metadata.Generation > 0 {
+			// What has a generation may have a status that others write.
+			version = "-"
+		}
+		if i.Kind == "ResourceQuota" {
+			version = "-"
+		}
+		b, err := json.Marshal([]any{i.Kind, i.Metadata.Namespace, i.Metadata.Name, i.Metadata.Generation, version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Every namespaced object names its namespace, so that nobody's current context decides where it goes.
+func TestDefaultNamesItsNamespaces(t *testing.T) {
+	out := kubectl(t, "kustomize", abs("config/default"))
+	mapped := map[string]bool{}
+	for doc := range strings.SplitSeq(out, "\n---\n") {
+		var o struct {
+			Kind     string            `json:"kind"`
+			Metadata metav1.ObjectMeta `json:"metadata"`
+		}
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+			t.Fatal(err)
+		}
+		mapped[o.Kind] = true
+		switch o.Kind {
+		case "Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition":
+			continue
+		}
+		if o.Metadata.Namespace == "" {
+			t.Errorf("%s %s has no namespace", o.Kind, o.Metadata.Name)
+		}
+	}
+	for _, kind := range []string{"CustomResourceDefinition", "ServiceAccount", "Deployment", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy", "ResourceQuota", "Namespace"} {
+		if !mapped[kind] {
+			t.Errorf("config/default has no %s", kind)
+		}
+	}
+}
+
+// Every file of config is part of what is installed, or a sample.
+func TestNoManifestIsForgotten(t *testing.T) {
+	for _, dir := range []string{"crd", "manager", "rbac"} {
+		b, err := os.ReadFile(root + "config/" + dir + "/kustomization.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k struct {
+			Resources []string `json:"resources"`
+		}
+		if err := yaml.Unmarshal(b, &k); err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(root+"config/"+dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || d.Name() == "kustomization.yaml" {
+				return err
+			}
+			rel, err := filepath.Rel(root+"config/"+dir, path)
+			if err == nil && !slices.Contains(k.Resources, rel) {
+				t.Errorf("config/%s/kustomization.yaml does not name %s", dir, rel)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
