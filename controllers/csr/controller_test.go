@@ -39,8 +39,8 @@ func TestFirstClientCertificate(t *testing.T) {
 	if c.Reason != v1alpha1.FieldManager || !strings.HasPrefix(c.Message, string(csr.FirstClient)) || c.Status != corev1.ConditionTrue {
 		t.Errorf("condition %+v", c)
 	}
-	if got := w.host("win-a").Status.Ticket.ApprovedCSR; got != "csr-1" {
-		t.Errorf("the ticket was used for %q", got)
+	if got := w.host("win-a").Status.Ticket; got.ApprovedCSR != "csr-1" || got.ApprovedAt == nil || !got.ApprovedAt.Time.Equal(clockNow()) {
+		t.Errorf("the ticket was used for %q at %s", got.ApprovedCSR, got.ApprovedAt)
 	}
 	ev := w.events()
 	if len(ev) != 2 || !strings.Contains(ev[0], v1alpha1.EventCSRApproved) {

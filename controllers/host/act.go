@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/planner"
+	"github.com/windowsmachine/operator/pkg/ticket"
 )
 
 // act does what the pass wants: the ticket and the status come before anything is sent to the machine, so that a plan's generation
@@ -29,12 +31,15 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 	status := p.status()
 	if p.ticket {
 		if err := r.issue(ctx, p, &status); err != nil {
-			return reconcile.Result{}, errors.Join(err, r.patchStatus(ctx, p, status))
+			p.inSync = no(v1alpha1.ReasonTicketFailed, fmt.Sprintf(
+				"no bootstrap credential could be issued: %v; check that config/rbac is applied, namespace %s included", err, ticket.Namespace))
+			return reconcile.Result{}, errors.Join(err, r.patchStatus(ctx, p, p.status()))
 		}
 	}
 	if err := r.patchStatus(ctx, p, status); err != nil {
 		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: 1}, nil
+			// The newer object is on its way into the cache and brings a pass of its own.
+			return reconcile.Result{RequeueAfter: afterConflict}, nil
 		}
 		return reconcile.Result{}, err
 	}
@@ -50,6 +55,9 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 	}
 	return reconcile.Result{RequeueAfter: p.again}, nil
 }
+
+// afterConflict is when to look again after somebody else wrote first.
+const afterConflict = 200 * time.Millisecond
 
 // settle changes what lies beside the status: ticket, Node, finalizer.
 func (r *Reconciler) settle(ctx context.Context, p *pass) error {

@@ -21,6 +21,8 @@ func advice(code string) string {
 		return "check that an adapter of the machine holds the node's address"
 	case agent.CodeGenerationOld, agent.CodeGenerationConflict, agent.CodeHostMismatch:
 		return "another operator or another WindowsHost configures this machine; delete one of them"
+	case agent.CodeRebootRepeated:
+		return "another reboot would not help: see what the feature's installation says in C:\\Windows\\Logs\\DISM\\dism.log on the machine"
 	case agent.CodePlanTooNew:
 		return "the agent on the machine is older than the operator; it is replaced at the next connection"
 	}

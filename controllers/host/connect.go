@@ -45,7 +45,8 @@ func (p *pass) notPaused() bool {
 // profileExists finds the profile, which says how machines are reached.
 func (p *pass) profileExists() bool {
 	if p.profile == nil {
-		p.preflight = no(v1alpha1.ReasonProfileMissing, fmt.Sprintf("spec.profileRef names WindowsNodeProfile %q, which does not exist", p.host.Spec.ProfileRef.Name))
+		p.preflight = no(v1alpha1.ReasonProfileMissing, fmt.Sprintf(
+			"spec.profileRef names WindowsNodeProfile %q, which does not exist: make it, or name another (kubectl get winprofile)", p.host.Spec.ProfileRef.Name))
 		return false
 	}
 	return true
@@ -89,8 +90,8 @@ func (p *pass) failure(v host.Verb, otherwise cond) cond {
 	switch {
 	case errors.Is(last.Err, transport.ErrAuth):
 		return no(v1alpha1.ReasonAuthenticationFailed, fmt.Sprintf(
-			"%s refuses user %s with the key of Secret %s: put its public key into C:\\ProgramData\\ssh\\administrators_authorized_keys on the machine, or correct username or Secret (%v)",
-			where, t.User, p.creds.secret, last.Err))
+			"%s refuses user %s with the key of Secret %s/%s: put its public key into C:\\ProgramData\\ssh\\administrators_authorized_keys on the machine, or correct username or Secret (%v)",
+			where, t.User, p.namespace, p.creds.secret, last.Err))
 	case errors.Is(last.Err, transport.ErrUnreachable):
 		return no(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 			"%s does not answer: check that the machine runs, that its firewall lets the port in and that spec.address is right (%v)", where, last.Err))

@@ -130,7 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.refuse(ctx, h)
 	}
 	if h.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(h, v1alpha1.Finalizer) {
-		if err := r.Client.Update(ctx, h); err != nil {
+		if err := r.Client.Update(ctx, h); apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: afterConflict}, nil
+		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("adding the finalizer: %w", err)
 		}
 	}

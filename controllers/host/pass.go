@@ -114,7 +114,7 @@ type todo struct {
 func (p *pass) run() {
 	for _, phase := range []func(*pass) bool{
 		(*pass).allowed, (*pass).notPaused, (*pass).haveProfile, (*pass).haveCredentials, (*pass).trust, (*pass).connect,
-		(*pass).facts, (*pass).preflighted, (*pass).planned, (*pass).staged, (*pass).insync, (*pass).isRegistered, (*pass).ready,
+		(*pass).facts, (*pass).preflighted, (*pass).planned, (*pass).staged, (*pass).insync, (*pass).isRegistered,
 	} {
 		if !phase(p) {
 			return
@@ -148,6 +148,10 @@ func pause(last host.Outcome, seed string) time.Duration {
 	}
 	return backoff(last.Failures, seed)
 }
+
+// afterStatus is when to look again after a status that wants another pass at once. Its own watch event brings that pass as soon as the
+// cache has it; this is for the case that nothing was written.
+const afterStatus = time.Second
 
 // lookAgain asks for another pass after d at the latest.
 func (p *pass) lookAgain(d time.Duration) {

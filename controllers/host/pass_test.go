@@ -319,7 +319,7 @@ func TestEveryStepIsShown(t *testing.T) {
 		s := p.status()
 		steps = append(steps, s.Step)
 		v.host.Status.Plan = s.Plan
-		if p.again > time.Second || p.again == 0 || s.Plan.KubeletStarted == nil {
+		if !p.more || s.Plan.KubeletStarted == nil {
 			if s.Plan.KubeletStarted == nil {
 				t.Fatal("the kubelet was started and the status does not say so")
 			}

@@ -148,7 +148,7 @@ func TestTicketCannotBeIssued(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	h := w.host()
-	if strings.Contains(w.machine.verbs(), "apply") || h.Status.Ticket != nil || reason(h, v1alpha1.ConditionReady) != v1alpha1.ReasonApplying {
+	if strings.Contains(w.machine.verbs(), "apply") || h.Status.Ticket != nil || reason(h, v1alpha1.ConditionReady) != v1alpha1.ReasonTicketFailed {
 		t.Errorf("ran %q, ticket %+v, Ready %s", w.machine.verbs(), h.Status.Ticket, reason(h, v1alpha1.ConditionReady))
 	}
 	broken = false
@@ -192,7 +192,7 @@ func TestNodeIsMarkedWithAFieldManagerOfOurOwn(t *testing.T) {
 	if i < 0 || n.ManagedFields[i].Operation != metav1.ManagedFieldsOperationApply {
 		t.Fatalf("managed fields %+v", n.ManagedFields)
 	}
-	if own := string(n.ManagedFields[i].FieldsV1.Raw); strings.Contains(own, "kubernetes.io/os") || !strings.Contains(own, "node-role.kubernetes.io/worker") {
+	if own := n.ManagedFields[i].FieldsV1.GetRawString(); strings.Contains(own, "kubernetes.io/os") || !strings.Contains(own, "node-role.kubernetes.io/worker") {
 		t.Errorf("the operator owns %s", own)
 	}
 	if sa := w.account(); sa != nil {
@@ -442,8 +442,10 @@ func TestGatherSaysWhatIsMissing(t *testing.T) {
 		reason string
 	}{
 		"Secret of the spec": {func(h *v1alpha1.WindowsHost) { h.Spec.CredentialsRef = &v1alpha1.SecretReference{Name: "mine"} }, nil, v1alpha1.ReasonCredentialsMissing},
-		"Secret of the profile": {func(*v1alpha1.WindowsHost) {}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "wmo", Name: "cloud-private-key"}},
-			v1alpha1.ReasonCredentialsMissing},
+		"Secret of the profile": {
+			func(*v1alpha1.WindowsHost) {}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "wmo", Name: "cloud-private-key"}},
+			v1alpha1.ReasonCredentialsMissing,
+		},
 		"profile":       {func(h *v1alpha1.WindowsHost) { h.Spec.ProfileRef.Name = "other" }, nil, v1alpha1.ReasonProfileMissing},
 		"facts not yet": {func(h *v1alpha1.WindowsHost) { h.Spec.ProfileRef.Name = "new" }, nil, v1alpha1.ReasonNotChecked},
 	} {

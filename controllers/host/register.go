@@ -82,9 +82,6 @@ func (p *pass) renewTicket() {
 	p.startApply()
 }
 
-// ready is the end of the line.
-func (p *pass) ready() bool { return true }
-
 func hasLabels(n *corev1.Node, want map[string]string) bool {
 	for k, v := range want {
 		if got, ok := n.Labels[k]; !ok || got != v {

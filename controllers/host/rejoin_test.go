@@ -88,3 +88,43 @@ func TestDeletedNodeTakesNothingOffTheMachine(t *testing.T) {
 		t.Errorf("a reinstalled machine without a Node: verb %q, plan with %d services, want it configured", again.verb, len(again.args.Envelope.Plan.Services))
 	}
 }
+
+func TestMovedAddressIsTheSpecsWord(t *testing.T) {
+	moved := func(v *view) {
+		v.host.Spec.Address = "192.0.2.77"
+		v.snap.Facts.Addresses[0].Prefix = "192.0.2.77/24"
+	}
+	if p := walk(aView(connected, named, moved)); p.managementIP != "192.0.2.77" || p.nodeName != "win-a" {
+		t.Errorf("node %s at %s, want win-a at the new address", p.nodeName, p.managementIP)
+	}
+	lies := func(v *view) { v.snap.Facts.Addresses[0].Prefix = "192.0.2.66/24" }
+	if p := walk(aView(connected, named, lies)); p.managementIP == "192.0.2.66" {
+		t.Error("the machine's own word moved the address")
+	}
+}
+
+func TestOtherAgentInTheServiceIsReplaced(t *testing.T) {
+	older := func(v *view) { v.snap.Facts.AgentDigest, v.snap.Facts.ServiceAgent = "new", "old" }
+	applied := func(at time.Time) func(*view) {
+		return func(v *view) { v.snap.Last[host.VerbApply] = host.Outcome{Verb: host.VerbApply, At: at} }
+	}
+	for name, c := range map[string]struct {
+		edits []func(*view)
+		want  host.Verb
+	}{
+		"the same":                     {[]func(*view){func(v *view) { v.snap.Facts.AgentDigest, v.snap.Facts.ServiceAgent = "new", "new" }}, ""},
+		"none yet":                     {[]func(*view){func(v *view) { v.snap.Facts.AgentDigest = "new" }}, ""},
+		"another":                      {[]func(*view){older, applied(at().Add(-time.Hour))}, host.VerbApply},
+		"replaced since the last look": {[]func(*view){older, applied(at())}, host.VerbFacts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := walk(aView(append([]func(*view){settled}, c.edits...)...))
+			if p.verb != c.want {
+				t.Errorf("started %q, want %q", p.verb, c.want)
+			}
+			if got := readyOf(p); got.Reason != v1alpha1.ReasonNodeReady {
+				t.Errorf("Ready is %s: %s", got.Reason, got.Message)
+			}
+		})
+	}
+}

@@ -24,18 +24,25 @@ func (p *pass) leave() {
 			return
 		}
 	}
-	if p.snap.Busy == host.VerbRemove {
+	switch {
+	case p.snap.Busy == host.VerbRemove:
 		p.step = "remove"
-		return
-	}
-	if p.snap.Busy != "" && (p.snap.Busy != host.VerbFacts || p.snap.Facts != nil) {
+	case p.snap.Busy != "" && !p.asksFirst():
 		// What is under way may take long and is for nothing now; its end brings the next pass.
 		p.disconnect = true
-		return
+	default:
+		p.clean()
 	}
+}
+
+// asksFirst reports whether the first question to the machine is under way.
+func (p *pass) asksFirst() bool { return p.snap.Facts == nil && p.snap.Busy == host.VerbFacts }
+
+// clean has the machine brought back, if it is this host's.
+func (p *pass) clean() {
 	switch {
 	case p.snap.Facts == nil:
-		// Only the machine knows whose it is, and cleaning asks it nothing.
+		// Only the machine knows whose it is. An operator that was restarted has forgotten, and wmcb remove does not ask.
 		p.attempt(host.VerbFacts)
 	case p.ofAnother():
 		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is configured by another WindowsHost; nothing is taken off it")

@@ -110,7 +110,7 @@ func (p *pass) trust() bool {
 				p.host.Spec.Address, k.Fingerprint))
 			return false
 		}
-		p.disconnect = true
+		p.disconnect = p.snap.Busy == ""
 	}
 	if len(ps) > 0 {
 		p.trusted = p.pinnedCond(ps)
@@ -146,7 +146,7 @@ func (p *pass) pinnedCond(ps []pin) cond {
 func (p *pass) mayTrustFirst() bool {
 	if p.profile.Spec.Trust.HostKeyPolicy != v1alpha1.HostKeyTrustOnFirstUse {
 		p.trusted = no(v1alpha1.ReasonHostKeyUnknown, fmt.Sprintf(
-			"no host key is pinned and WindowsNodeProfile %s has spec.trust.hostKeyPolicy Strict: put the machine's public host key into spec.hostKeys, or set TrustOnFirstUse in the profile", p.profile.Name))
+			"no host key is pinned and WindowsNodeProfile %s has spec.trust.hostKeyPolicy Strict: put the machine's public host key (C:\\ProgramData\\ssh\\ssh_host_ed25519_key.pub there) into spec.hostKeys, or set TrustOnFirstUse in the profile", p.profile.Name))
 		return false
 	}
 	if p.host.Spec.MachineRef == nil {
@@ -180,7 +180,7 @@ func (p *pass) connect() bool {
 		}
 		p.trusted = yes(v1alpha1.ReasonHostKeyTrustedOnFirstUse, "the host key "+p.snap.HostKey.Fingerprint+" was pinned on first use")
 		p.reachable = yes(v1alpha1.ReasonConnected, "logged in as "+p.host.Spec.Username)
-		p.lookAgain(time.Millisecond)
+		p.lookAgain(afterStatus)
 		return false
 	}
 	p.reachable = p.failure(host.VerbConnect, wait(v1alpha1.ReasonConnecting, "connecting to "+p.host.Spec.Address))

@@ -56,9 +56,12 @@ func await(ctx context.Context, every time.Duration, there func() (bool, error),
 		}
 		return ok, nil
 	})
-	if err != nil {
+	if ctx.Err() != nil {
 		// The operator is being stopped.
-		return nil
+		return nil //nolint:nilerr // Stopping is no failure.
+	}
+	if err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("the Machine API has appeared")
 	return start()

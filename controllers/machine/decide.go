@@ -189,11 +189,22 @@ func hostStatus(v view) *v1alpha1.WindowsHostStatus {
 	want := v.host.Status.DeepCopy()
 	want.MachineAddresses = certificateNames(v.machine)
 	if want.MachineProvisioned == nil {
-		t := metav1.NewTime(v.now)
+		t := metav1.NewTime(provisionedAt(v.machine))
 		want.MachineProvisioned = &t
 	}
 	if reflect.DeepEqual(*want, v.host.Status) {
 		return nil
 	}
 	return want
+}
+
+// provisionedAt is when the Machine's instance came to be, as its own conditions say; without them it is when the Machine was made. The time
+// at which we first saw it plays no part: trust on first use would begin anew whenever the operator, or a WindowsHost, is.
+func provisionedAt(m *machinev1.Machine) time.Time {
+	for _, c := range m.Status.Conditions {
+		if c.Type == machinev1.InstanceExistsCondition && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return m.CreationTimestamp.Time
 }

@@ -23,8 +23,11 @@ func now() time.Time { return time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC) }
 func aMachine(edits ...func(*machinev1.Machine)) *machinev1.Machine {
 	phase := machinev1.PhaseProvisioned
 	m := &machinev1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-machine-api", Name: "win-a", UID: "uid-a", Labels: map[string]string{OSLabel: OSLabelValue}},
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now().Add(-time.Hour)), Namespace: "openshift-machine-api", Name: "win-a", UID: "uid-a", Labels: map[string]string{OSLabel: OSLabelValue}},
 		Status: machinev1.MachineStatus{
+			Conditions: []machinev1.Condition{{
+				Type: machinev1.InstanceExistsCondition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now()),
+			}},
 			Phase:     &phase,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.29"}, {Type: corev1.NodeInternalDNS, Address: "win-a"}},
 		},
@@ -331,6 +334,30 @@ func TestUsername(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := username(c.machine, c.override); got != c.want {
 				t.Errorf("username = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTrustWindowIsTheMachinesAndNotOurs(t *testing.T) {
+	old := aMachine(func(m *machinev1.Machine) {
+		m.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now().Add(-40 * time.Minute))
+	})
+	bare := aMachine(func(m *machinev1.Machine) { m.Status.Conditions = nil })
+	for name, c := range map[string]struct {
+		machine *machinev1.Machine
+		want    time.Time
+	}{
+		"as its condition says":        {aMachine(), now()},
+		"seen late":                    {old, now().Add(-40 * time.Minute)},
+		"without a condition: created": {bare, now().Add(-time.Hour)},
+		"condition is not True": {aMachine(func(m *machinev1.Machine) {
+			m.Status.Conditions[0].Status = corev1.ConditionFalse
+		}), now().Add(-time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := provisionedAt(c.machine); !got.Equal(c.want) {
+				t.Errorf("provisioned at %s, want %s", got, c.want)
 			}
 		})
 	}

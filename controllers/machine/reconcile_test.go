@@ -260,14 +260,22 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		hooks   interceptor.Funcs
 		objects []client.Object
 	}{
-		"create": {interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return away }},
-			[]client.Object{aMachine()}},
-		"delete": {interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return away }},
-			[]client.Object{aHost(aMachine())}},
-		"update": {interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return away }},
-			[]client.Object{aMachine(func(m *machinev1.Machine) { m.Status.Addresses[0].Address = "192.0.2.30" }), aHost(aMachine())}},
-		"nodes": {interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return away }},
-			[]client.Object{aMachine()}},
+		"create": {
+			interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return away }},
+			[]client.Object{aMachine()},
+		},
+		"delete": {
+			interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return away }},
+			[]client.Object{aHost(aMachine())},
+		},
+		"update": {
+			interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return away }},
+			[]client.Object{aMachine(func(m *machinev1.Machine) { m.Status.Addresses[0].Address = "192.0.2.30" }), aHost(aMachine())},
+		},
+		"nodes": {
+			interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return away }},
+			[]client.Object{aMachine()},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.hooks, c.objects...)

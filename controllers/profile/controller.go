@@ -34,8 +34,12 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// every is how often the cluster is looked at anew, besides when the profile, its Secret or its ConfigMap changes.
-const every = 30 * time.Second
+// every is how often the cluster is looked at anew, besides when the profile, its Secret or its ConfigMap changes; everyMissing while facts are
+// missing without which nothing can be set up: somebody is mending that, and waits to see it.
+const (
+	every        = 30 * time.Second
+	everyMissing = 10 * time.Second
+)
 
 // Reconciler discovers facts.
 type Reconciler struct {
@@ -129,7 +133,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	r.tell(p, after)
-	return reconcile.Result{RequeueAfter: every}, nil
+	return reconcile.Result{RequeueAfter: again(d)}, nil
+}
+
+func again(d facts.Discovered) time.Duration {
+	if len(d.Fatal()) > 0 {
+		return everyMissing
+	}
+	return every
 }
 
 // ownCA is the CA bundle that the operator's own connection is verified with.

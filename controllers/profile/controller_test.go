@@ -183,7 +183,7 @@ func TestProblemsBecomeConditionsAndFacts(t *testing.T) {
 	}))
 	var set int
 	w.r.Facts.Subscribe(func(string) { set++ })
-	if res := w.pass(); res.RequeueAfter != every {
+	if res := w.pass(); res.RequeueAfter != everyMissing {
 		t.Errorf("looks again after %s", res.RequeueAfter)
 	}
 	c := meta.FindStatusCondition(w.profile().Status.Conditions, v1alpha1.ConditionFactsComplete)

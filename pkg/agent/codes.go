@@ -91,6 +91,8 @@ const (
 	CodeTransferInvalid = "TransferInvalid"
 	// CodeStateInvalid: the agent's own plan.json or state.json cannot be read.
 	CodeStateInvalid = "StateInvalid"
+	// CodeRebootRepeated: the step still asks for a reboot after one; another one is not asked for.
+	CodeRebootRepeated = "RebootRepeated"
 	// CodeStopped: the agent or the command was told to stop.
 	CodeStopped = "Stopped"
 )
@@ -111,6 +113,8 @@ var (
 	ErrStateInvalid = errors.New("the agent's state cannot be read")
 	// ErrStillDrifted: a step did not bring its part of the machine into sync.
 	ErrStillDrifted = errors.New("still not in sync after it was applied")
+	// ErrRebootRepeated: a step asks for a reboot and the machine was rebooted for it already.
+	ErrRebootRepeated = errors.New("the step still asks for a reboot after one")
 	// ErrSuperseded: a newer envelope was stored.
 	ErrSuperseded = errors.New("superseded by a newer plan")
 )
@@ -168,6 +172,7 @@ func codeTable() []codeOf {
 		{step.ErrServiceStop, CodeServiceStopTimeout},
 		{system.ErrServiceNotFound, CodeServiceMissing},
 		{ErrStillDrifted, CodeStillDrifted},
+		{ErrRebootRepeated, CodeRebootRepeated},
 		{payload.ErrLimit, CodeTooLarge},
 		{disk.ErrTooLarge, CodeTooLarge},
 		{payload.ErrFormat, CodeTransferInvalid},

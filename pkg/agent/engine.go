@@ -243,7 +243,7 @@ func (r *run) change(ctx context.Context, s step.Step) error {
 		return err
 	}
 	if out.Reboot {
-		return errReboot
+		return r.reboot(s)
 	}
 	drift, err := s.Check(ctx)
 	if err != nil {
@@ -255,6 +255,19 @@ func (r *run) change(ctx context.Context, s step.Step) error {
 	return r.say(plan.Entry{
 		Step: s.Name(), Code: CodeStepApplied, Detail: strings.Join(out.Changed, ", "), Millis: r.millis(),
 	})
+}
+
+// reboot is why the run ends at a step that asks for a reboot. The report asks the operator for one, so a reboot that did not help must not be
+// asked for again.
+func (r *run) reboot(s step.Step) error {
+	entries, err := readJournal(r.e.a.sys.Files)
+	if err != nil {
+		return err
+	}
+	if rebootedFor(entries, r.rec.Digest, s.Name(), r.e.journal.boot) {
+		return ErrRebootRepeated
+	}
+	return errReboot
 }
 
 func (r *run) millis() int64 { return r.e.a.sys.Clock.Now().Sub(r.started).Milliseconds() }

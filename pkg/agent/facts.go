@@ -61,8 +61,25 @@ func (a *Agent) agentFacts(ctx context.Context, f *plan.HostFacts) error {
 	if err != nil && !errors.Is(err, system.ErrNotExist) {
 		return err
 	}
+	if f.ServiceAgent, err = a.serviceAgent(ctx); err != nil {
+		return err
+	}
 	f.Report, err = a.Report()
 	return err
+}
+
+// serviceAgent is the digest of what the agent's service is configured to run, "" when there is no service. A file that cannot be read is
+// as good as none: in both cases the next apply points the service to a file that can.
+func (a *Agent) serviceAgent(ctx context.Context) (string, error) {
+	have, exists, _, err := a.agentService()
+	if err != nil || !exists {
+		return "", err
+	}
+	digest, err := disk.Digest(ctx, a.sys.Files, have.Exe)
+	if err != nil {
+		return "", ctx.Err()
+	}
+	return digest, nil
 }
 
 func (a *Agent) featureFacts(_ context.Context, f *plan.HostFacts) error {

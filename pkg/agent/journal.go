@@ -62,7 +62,9 @@ func lastSeq(entries []plan.Entry) int64 {
 
 // journal is the engine's end of the journal.
 type journal struct {
-	a    *Agent
+	a *Agent
+	// boot is the boot id, which cannot change while the journal is open.
+	boot string
 	last plan.Entry
 	size int64
 	// torn is whether the file does not end with a line feed.
@@ -76,6 +78,9 @@ func (a *Agent) openJournal() (*journal, error) {
 		return nil, err
 	}
 	j := &journal{a: a}
+	if j.boot, err = a.sys.Machine.BootID(); err != nil {
+		return nil, fmt.Errorf("asking for the boot id: %w", err)
+	}
 	if len(entries) > 0 {
 		j.last = entries[len(entries)-1]
 	}
@@ -88,9 +93,9 @@ func (a *Agent) openJournal() (*journal, error) {
 	return j, nil
 }
 
-// add numbers, dates and appends an entry, flushed to the disk.
+// add completes an entry with number, time and boot, and appends it, flushed to the disk.
 func (j *journal) add(e plan.Entry) error {
-	e.Seq, e.Time, e.Detail = j.last.Seq+1, j.a.sys.Clock.Now().UTC(), Detail(e.Detail)
+	e.Seq, e.Time, e.Detail, e.BootID = j.last.Seq+1, j.a.sys.Clock.Now().UTC(), Detail(e.Detail), j.boot
 	line, err := ASCIIJSON(e)
 	if err != nil {
 		return fmt.Errorf("encoding a journal entry: %w", err)

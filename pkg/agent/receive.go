@@ -14,13 +14,13 @@ import (
 	"github.com/windowsmachine/operator/pkg/plan"
 )
 
-// errCut: the stream ended before it was complete.
+// errCut: the stream ended, or fell silent, before it was complete.
 var errCut = io.ErrUnexpectedEOF
 
 // Receive speaks the receive protocol of package payload: it reads an Offer, answers which blobs it Needs, stores the frames that
 // follow, each under a temporary name until its SHA-256 is right, and answers with the Result. Blobs that arrived whole stay when
-// the stream is cut, so that the next offer continues there. The error says what the Result's code says; ErrBusy while another
-// command writes.
+// the stream is cut or nothing comes for idleLimit, so that the next offer continues there. The error says what the Result's code says;
+// ErrBusy while another command writes. A read of in that nobody answers may go on after Receive has returned.
 func (a *Agent) Receive(ctx context.Context, in io.Reader, out io.Writer) error {
 	stored, err := a.receive(ctx, in, out)
 	res := payload.Result{Stored: stored}
@@ -43,7 +43,9 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 	if err := a.dropParts(); err != nil {
 		return stored, err
 	}
-	r := bufio.NewReader(in)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	r := bufio.NewReader(newIdleReader(reading, a.sys.Clock, in))
 	offer, err := payload.ReadOffer(r)
 	if errors.Is(err, io.EOF) {
 		return stored, fmt.Errorf("no offer came: %w", errCut)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/windowsmachine/operator/pkg/plan"
 )
@@ -79,6 +80,10 @@ func apply(r *plan.Report, e plan.Entry) {
 		r.Total = e.Total
 	}
 	r.Phase = phaseOf(e.Code)
+	if r.Phase == plan.PhaseRebootNeeded && rebootedSince(e, r.BootID) {
+		// The service has not written anything yet since the machine came back.
+		r.Phase = plan.PhaseRunning
+	}
 	switch r.Phase {
 	case plan.PhaseInSync:
 		r.Step, r.Index = "", r.Total
@@ -102,4 +107,29 @@ func phaseOf(code string) plan.Phase {
 		return plan.PhaseFailed
 	}
 	return plan.PhaseRunning
+}
+
+// rebootedSince reports whether the machine was booted after the entry was written. Entries of older agents do not say.
+func rebootedSince(e plan.Entry, bootID string) bool { return e.BootID != "" && e.BootID != bootID }
+
+// rebootedFor reports whether the machine was rebooted because that step of that plan asked for it, without any good: since then the step was
+// never in sync, and no run has got to its end. A machine that was found to be so stays so over further boots.
+func rebootedFor(entries []plan.Entry, digest, step, bootID string) bool {
+	for _, e := range slices.Backward(entries) {
+		if e.Code == CodeRunDone {
+			return false
+		}
+		if e.Digest != digest || e.Step != step {
+			continue
+		}
+		switch e.Code {
+		case CodeStepInSync, CodeStepApplied:
+			return false
+		case CodeRebootRepeated:
+			return true
+		case CodeRebootNeeded:
+			return rebootedSince(e, bootID)
+		}
+	}
+	return false
 }

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/windowsmachine/operator/pkg/agent/disk"
@@ -21,6 +23,9 @@ func serviceConfig(exe string) system.ServiceConfig {
 		Recovery: &plan.Recovery{RestartDelaySeconds: []int{1, 5, 30}, ResetSeconds: 600},
 	}
 }
+
+// digestDigits is how many digits of its digest an agent's folder has as its name.
+const digestDigits = 16
 
 // serviceMove is what has to happen to the agent's service so that it takes up a plan.
 type serviceMove int
@@ -50,7 +55,7 @@ func decideService(exists bool, have, want system.ServiceConfig, state system.Se
 }
 
 // EnsureService makes the service of this executable run and look at plan.json: it creates it, points it to this executable when
-// it ran another version of the agent, starts it, or wakes it.
+// it ran another version of the agent, starts it, or wakes it. Of agents that it ran earlier the one before this stays.
 func (a *Agent) EnsureService(ctx context.Context) error {
 	if err := a.ensureService(ctx); err != nil {
 		return fmt.Errorf("service %s: %w", plan.AgentService, err)
@@ -79,7 +84,47 @@ func (a *Agent) ensureService(ctx context.Context) error {
 	if err := a.configure(ctx, m, move, want); err != nil {
 		return err
 	}
-	return a.startAgent(ctx, m)
+	if err := a.startAgent(ctx, m); err != nil {
+		return err
+	}
+	if move == moveReplace {
+		a.dropAgents(ctx, exe, have.Exe)
+	}
+	return nil
+}
+
+// dropAgents deletes the agents that neither runs nor ran before this one, so that updates do not fill the disk. It is a courtesy: what a
+// process still runs or somebody holds open stays until the next update, and a service that is up is no failure.
+func (a *Agent) dropAgents(ctx context.Context, runs, before string) {
+	list, err := a.sys.Files.ReadDir(plan.AgentBin)
+	if err != nil {
+		return
+	}
+	for _, folder := range outdated(list, runs, before) {
+		_ = disk.RemoveAll(ctx, a.sys.Files, folder)
+	}
+}
+
+// outdated returns the folders of agents in list, which is that of plan.AgentBin. There are none to delete unless an agent in that folder has
+// taken the place of another.
+func outdated(list []system.Info, runs, before string) []string {
+	if !disk.Below(plan.AgentBin, runs) || disk.Same(runs, before) {
+		return nil
+	}
+	var out []string
+	for _, e := range list {
+		if e.Dir && agentFolder(e.Path) && !disk.Below(e.Path, runs) && !disk.Below(e.Path, before) {
+			out = append(out, e.Path)
+		}
+	}
+	return out
+}
+
+// agentFolder reports whether path has a name as plan.AgentPath makes them, the beginning of a digest.
+func agentFolder(path string) bool {
+	name := path[strings.LastIndexByte(path, '\\')+1:]
+	_, err := hex.DecodeString(name)
+	return err == nil && len(name) == digestDigits
 }
 
 // configure makes the service, or points it to this executable.

@@ -22,6 +22,9 @@ type HostFacts struct {
 	AgentVersion string `json:"agentVersion"`
 	// AgentDigest is the SHA-256 of the agent's own file, so that a torn upload is seen.
 	AgentDigest string `json:"agentDigest,omitempty"`
+	// ServiceAgent is the SHA-256 of the executable that service AgentService is configured to run, "" when there is no such
+	// service or its file cannot be read. It differs from AgentDigest after an upload of another agent, until that one applies.
+	ServiceAgent string `json:"serviceAgent,omitempty"`
 	// Capabilities of the agent (Capability*).
 	Capabilities []string `json:"capabilities,omitempty"`
 	// Hostname is the computer's DNS host name as Windows reports it, case kept.

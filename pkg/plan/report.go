@@ -62,4 +62,6 @@ type Entry struct {
 	Detail string `json:"detail,omitempty"`
 	// Millis is how long the step took, in milliseconds, on entries that end one.
 	Millis int64 `json:"millis,omitempty"`
+	// BootID is HostFacts.BootID when the entry was written; entries of older agents have none.
+	BootID string `json:"bootID,omitempty"`
 }

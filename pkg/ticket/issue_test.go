@@ -167,10 +167,11 @@ func TestIssueAgain(t *testing.T) {
 
 func TestStatusKeepsTheUseOfTheSameTicket(t *testing.T) {
 	tk := Ticket{ServiceAccount: "a", ID: "1", Expires: now()}
-	if got := tk.Status(&v1alpha1.TicketStatus{ID: "1", ApprovedCSR: "csr-1"}); got.ApprovedCSR != "csr-1" {
+	when := metav1.NewTime(now())
+	if got := tk.Status(&v1alpha1.TicketStatus{ID: "1", ApprovedCSR: "csr-1", ApprovedAt: &when}); got.ApprovedCSR != "csr-1" || !got.ApprovedAt.Equal(&when) {
 		t.Errorf("lost: %+v", got)
 	}
-	if got := tk.Status(&v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-1"}); got.ApprovedCSR != "" {
+	if got := tk.Status(&v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-1", ApprovedAt: &when}); got.ApprovedCSR != "" || got.ApprovedAt != nil {
 		t.Errorf("carried over: %+v", got)
 	}
 	if got := tk.Status(nil); got.ID != "1" || got.ServiceAccount != "a" {

@@ -120,6 +120,8 @@ const (
 	ReasonApplying = "Applying"
 	// ReasonStepFailed surfaces when a step failed; the agent tries again by itself.
 	ReasonStepFailed = "StepFailed"
+	// ReasonTicketFailed surfaces when no bootstrap credential can be issued.
+	ReasonTicketFailed = "TicketFailed"
 	// ReasonPlanRefused surfaces when the agent refused the plan: another or newer owner, or an older agent.
 	ReasonPlanRefused = "PlanRefused"
 	// ReasonRebooting surfaces while the machine restarts.

@@ -126,7 +126,7 @@ func show(fact string, values []string) string {
 // missing reports a fact that no source holds, with the way out.
 func (d *decision) missing(fact string, unusable []string) {
 	way := d.wayOut(fact)
-	if way == "" {
+	if way == "" || len(unusable) == 0 && d.inIgnition(fact) {
 		return
 	}
 	why := ""
@@ -134,6 +134,14 @@ func (d *decision) missing(fact string, unusable []string) {
 		why = bounded(strings.Join(unusable, "; "), maxMessage) + ". "
 	}
 	d.add(fact, v1alpha1.ReasonFactsMissing, d.fatal(fact), "%s not found. %s%s", fact, why, way)
+}
+
+// inIgnition: the fact most likely stands in the ignition, which cannot be read; that is said already, and to set the fact by hand would be the
+// wrong way out.
+func (d *decision) inIgnition(fact string) bool {
+	return fact == facts.ClusterDomain && d.s.infra != nil && slices.ContainsFunc(d.problems, func(p facts.Problem) bool {
+		return p.Fact == facts.KubeletConfig && p.Fatal
+	})
 }
 
 // fatal: ranges are needed only where the operator lays out the network itself.

@@ -127,14 +127,25 @@ func (s ignitionSource) worker() (ignition.Worker, *facts.Problem) {
 	}
 	return ignition.Worker{}, &facts.Problem{
 		Fact: facts.KubeletConfig, Reason: v1alpha1.ReasonIgnitionInvalid, Fatal: true,
-		Message: fmt.Sprintf("%s cannot be used: %s. Give the whole ignition of a worker, as the machine config server serves it or as a rendered MachineConfig holds it in .spec.config",
-			s.where(), bounded(err.Error(), maxMessage)),
+		// Several errors come one a line.
+		Message: fmt.Sprintf("%s cannot be used: %s. %s", s.where(), bounded(strings.ReplaceAll(err.Error(), "\n", "; "), maxMessage), s.wayOut()),
 	}
 }
 
+// wayOut is what a person can do about an ignition that cannot be used. Nobody hands in a rendered MachineConfig: another one is made of what it was
+// rendered from.
+func (s ignitionSource) wayOut() string {
+	if s.rendered() {
+		return "Mend the MachineConfig that brings this in (oc get machineconfig), from which another one is rendered then; or name the ignition of a worker in spec.ignition of the profile"
+	}
+	return "Give the whole ignition of a worker, as the machine config server serves it or as a rendered MachineConfig holds it in .spec.config"
+}
+
+func (s ignitionSource) rendered() bool { return strings.HasPrefix(s.from, "MachineConfig ") }
+
 // where names the object with the key or field that holds the ignition.
 func (s ignitionSource) where() string {
-	if strings.HasPrefix(s.from, "MachineConfig ") {
+	if s.rendered() {
 		return s.from + " .spec.config"
 	}
 	return s.from + " key " + ignitionKey

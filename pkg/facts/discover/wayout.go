@@ -13,6 +13,9 @@ func (d *decision) wayOut(fact string) string {
 	set := func(field string) string {
 		return fmt.Sprintf("set spec.cluster.%s of WindowsNodeProfile %s", field, d.in.ProfileName)
 	}
+	if way := d.openshiftWayOut(fact, set); way != "" {
+		return way
+	}
 	switch fact {
 	case facts.APIServer:
 		return d.apiServerWayOut(set("apiServer"))
@@ -40,6 +43,25 @@ func (d *decision) apiServerWayOut(set string) string {
 		way += " to a load balancer before " + bounded(strings.Join(urls, ", "), maxMessage) + ", or to one of them"
 	}
 	return way
+}
+
+// openshiftWayOut is for the facts that OpenShift keeps elsewhere than other clusters do, so that nobody is sent to look for kubeadm there.
+func (d *decision) openshiftWayOut(fact string, set func(field string) string) string {
+	if d.s.infra == nil {
+		return ""
+	}
+	switch fact {
+	case facts.ClusterDNS:
+		return "Network cluster holds the range whose tenth address it is in .status.serviceNetwork: " + set("dns")
+	case facts.ClusterDomain:
+		return fmt.Sprintf("On OpenShift the worker ignition holds it, in clusterDomain of file %s: name an ignition that has this file in spec.ignition of WindowsNodeProfile %s, or %s",
+			ignition.PathKubeletConfig, d.in.ProfileName, set("domain"))
+	case facts.PodCIDRs:
+		return "Network cluster holds them in .status.clusterNetwork: " + set("podCIDRs")
+	case facts.ServiceCIDRs:
+		return "Network cluster holds them in .status.serviceNetwork: " + set("serviceCIDRs")
+	}
+	return ""
 }
 
 func (d *decision) kubeletCAWayOut() string {
