@@ -54,7 +54,7 @@ type Ignition struct{ ign.Config }
 // which the machine config server adds only while it serves it.
 func WorkerIgnition() *Ignition {
 	i := &Ignition{}
-	i.Config.Ignition.Version = "3.5.0"
+	i.Ignition.Version = "3.5.0"
 	for _, path := range linuxFiles() {
 		i.Put(path, []byte("# "+path+" of a Linux worker: 100 % Linux\n"))
 	}

@@ -42,16 +42,29 @@ func decide(in Input, s sources) (facts.Cluster, []facts.Problem) {
 	if c.CloudProvider != "" {
 		d.origin[facts.CloudProvider] = s.ignition.from
 	}
-	slices.SortStableFunc(d.problems, func(a, b facts.Problem) int { return rank(a) - rank(b) })
-	return c, d.problems
+	return c, order(d.problems)
 }
 
-// rank puts fatal problems first and keeps the order otherwise.
-func rank(p facts.Problem) int {
-	if p.Fatal {
-		return 0
+// order puts what is fatal first and keeps the order otherwise. Missing rights lead where a fact is missing: they are the likely cause.
+func order(problems []facts.Problem) []facts.Problem {
+	fatal := slices.ContainsFunc(problems, func(p facts.Problem) bool { return p.Fatal })
+	for i := range problems {
+		if problems[i].Reason == v1alpha1.ReasonFactsForbidden {
+			problems[i].Fatal = fatal
+		}
 	}
-	return 1
+	slices.SortStableFunc(problems, func(a, b facts.Problem) int { return rank(a) - rank(b) })
+	return problems
+}
+
+func rank(p facts.Problem) int {
+	switch {
+	case p.Fatal && p.Reason == v1alpha1.ReasonFactsForbidden:
+		return 0
+	case p.Fatal:
+		return 1
+	}
+	return 2
 }
 
 // decision collects the outcome of decide.

@@ -95,7 +95,7 @@ func holds(all, some []string) bool {
 // renderings are different ways to write the same worker; only the name of the source may differ.
 func (r *rig) renderings(from client.Reader, whole facts.Cluster) {
 	for name, edit := range map[string]func(*bed.Ignition){
-		"spec 3.2": func(i *bed.Ignition) { i.Config.Ignition.Version = "3.2.0" },
+		"spec 3.2": func(i *bed.Ignition) { i.Ignition.Version = "3.2.0" },
 		"gzipped files": func(i *bed.Ignition) {
 			i.PutGzip(bed.IgnitionKubeletConfig, bed.KubeletConf())
 			i.PutGzip("/etc/crio/crio.conf.d/00-default", []byte("# Linux\n"))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -147,36 +146,37 @@ func utf16le(text string) []byte {
 }
 
 // TestW08MissingPieces: whatever is missing is said at once, on the profile and on the host, with the object, its key and the way out;
-// the machine is not touched before, and once the Secret is right the host goes on by itself. The golden files hold the sentences.
+// the machine is not called, and once the Secret is right the host goes on by itself. The golden files hold the sentences.
 func TestW08MissingPieces(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, run.azure)
 	for _, c := range []struct {
 		name, reason string
 		data         func(*bed.Ignition) []byte
+		// mended cases go on until the node is Ready.
+		mended bool
 	}{
 		{"no-unit", v1alpha1.ReasonIgnitionInvalid, func(i *bed.Ignition) []byte {
 			i.Systemd.Units = nil
 			return i.JSON()
-		}},
+		}, false},
 		{"masked", v1alpha1.ReasonIgnitionInvalid, func(i *bed.Ignition) []byte {
 			i.Kubelet().Mask = ptr.To(true)
 			return i.JSON()
-		}},
+		}, false},
 		{"many", v1alpha1.ReasonIgnitionInvalid, func(i *bed.Ignition) []byte {
 			i.Drop(bed.IgnitionCloudConfig)
 			i.File(bed.IgnitionKubeletConfig).Contents.Compression = ptr.To("gzip")
 			return i.JSON()
-		}},
+		}, true},
 		{"no-conf", v1alpha1.ReasonFactsMissing, func(i *bed.Ignition) []byte {
 			i.Drop(bed.IgnitionKubeletConfig)
 			return i.JSON()
-		}},
-		{"empty", v1alpha1.ReasonIgnitionInvalid, func(*bed.Ignition) []byte { return nil }},
+		}, true},
+		{"empty", v1alpha1.ReasonIgnitionInvalid, func(*bed.Ignition) []byte { return nil }, false},
 		{"newer", v1alpha1.ReasonIgnitionInvalid, func(i *bed.Ignition) []byte {
-			i.Config.Ignition.Version = "4.0.0"
+			i.Ignition.Version = "4.0.0"
 			return i.JSON()
-		}},
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,20 +184,20 @@ func TestW08MissingPieces(t *testing.T) {
 			secret := r.served(name, c.data(r.worker()))
 			m := r.machine(name, name)
 			_, said := r.untilFacts(name, metav1.ConditionFalse, c.reason)
-			host := r.untilSaid(name, metav1.ConditionFalse, "")
 			r.until("the host says the same", func() (bool, string) {
-				host = readyOf(r.host(name))
+				host := readyOf(r.host(name))
 				return host.Reason == c.reason && host.Message == said.Message, state(host)
 			})
 			r.golden(name+".txt", []byte(said.Message+"\n"))
 			if n := m.Stats().Connections; n != 0 {
 				t.Errorf("the machine was called %d times", n)
 			}
-			r.replace(secret, r.worker().JSON())
-			r.untilReady(name)
+			if c.mended {
+				r.replace(secret, r.worker().JSON())
+				r.untilReady(name)
+			}
 		})
 	}
-	_ = r
 }
 
 // TestIgnitionGone: a Secret that is not there, one without the key, and both put right.
@@ -218,21 +218,31 @@ func TestIgnitionGone(t *testing.T) {
 	r.untilFacts("later", metav1.ConditionTrue, v1alpha1.ReasonFactsComplete)
 }
 
-// TestDeletionNeedsNoFacts: an admin who gives up on a host may delete it while the ignition is broken, and gets a clean machine.
-func TestDeletionNeedsNoFacts(t *testing.T) {
+// TestW04LeftoverCompression: a plain file that is still declared gzip is refused by name, and what the node has stays whole. An admin who gives
+// up on the host meanwhile may delete it, and gets a clean machine.
+func TestW04LeftoverCompression(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, run.azure)
-	secret := r.served("leave", r.worker().JSON())
-	m := r.machine("leave", "leave")
-	h := r.untilReady("leave")
-	r.replace(secret, []byte("not ignition"))
-	r.untilSaid("leave", metav1.ConditionTrue, "IgnitionInvalid")
+	secret := r.served("w04", r.worker().JSON())
+	m := r.machine("w04", "w04")
+	h := r.untilReady("w04")
+	before, plan := r.file("w04", kubeletConf), h.Status.Plan.Digest
+
+	i := r.worker("maxPods: 240", "maxPods: 4")
+	i.File(bed.IgnitionKubeletConfig).Contents.Compression = ptr.To("gzip")
+	r.replace(secret, i.JSON())
+	said := r.untilSaid("w04", metav1.ConditionTrue, v1alpha1.ReasonIgnitionInvalid)
+	r.golden("w04.txt", []byte(said.Message+"\n"))
+	if now := r.host("w04"); !bytes.Equal(before, r.file("w04", kubeletConf)) || now.Status.Plan.Digest != plan {
+		t.Errorf("kubelet.conf or plan %s changed: %+v", plan, now.Status.Plan)
+	}
+
 	r.must(r.bed.Client.Delete(r.ctx, h))
 	r.until("the host is gone", func() (bool, string) {
 		err := r.bed.Client.Get(r.ctx, client.ObjectKeyFromObject(h), h)
-		return apierrors.IsNotFound(err), state(readyOf(h)) + fmt.Sprint(" ", h.Status.Conditions)
+		return apierrors.IsNotFound(err), state(readyOf(h))
 	})
-	if left := m.Machine().Dump().Services; len(left["kubelet"].Config.Exe) > 0 {
-		t.Errorf("the machine still has %+v", left["kubelet"])
+	if left, there := m.Machine().Dump().Services["kubelet"]; there {
+		t.Errorf("the machine still has %+v", left)
 	}
 }
