@@ -28,14 +28,11 @@ func (a *Agent) trusted() (bool, error) {
 // that was open all that does not carry the agent's own access control list. A folder made at the root of C: inherits write
 // access for all users; who may write into C:\k could also rename C:\k\wmcb away, so the folder above is closed as well.
 func (a *Agent) secureRoot(ctx context.Context) error {
-	made, err := a.ensure(plan.InstallDir, plan.AccessPublic)
+	made, err := a.secureInstallDir(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := a.ensure(plan.AgentRoot, plan.AccessSecret); err != nil {
-		return err
-	}
-	if err := a.distrust(ctx, plan.AgentRoot); err != nil {
+	if err := a.secureOwn(ctx); err != nil {
 		return err
 	}
 	for _, dir := range []string{blobsDir, blobsDir + `\sha256`, step.TempDir, step.OldDir, step.BackupDir} {
@@ -46,7 +43,39 @@ func (a *Agent) secureRoot(ctx context.Context) error {
 	if !made {
 		return nil
 	}
-	return a.claimInstallDir()
+	return a.claimInstallDir(step.Folder(plan.InstallDir))
+}
+
+// secureInstallDir makes C:\k or closes the one that is there, and reports whether it made it.
+func (a *Agent) secureInstallDir(ctx context.Context) (made bool, err error) {
+	info, err := a.sys.Files.Stat(plan.InstallDir)
+	if err == nil && info.Access != plan.AccessPublic {
+		if err := a.noteInstallDir(ctx, info.Access); err != nil {
+			return false, err
+		}
+	}
+	return a.ensure(plan.InstallDir, plan.AccessPublic)
+}
+
+// noteInstallDir records the class of a C:\k that is not the agent's before it is changed, so that Remove can give it back. A list that is
+// neither of the two classes, such as an inherited one, cannot be given back. A machine with a state had its C:\k looked at before: whoever
+// changed it since did not make it. The record lies in what is still open; secureOwn looks again once it is closed.
+func (a *Agent) noteInstallDir(ctx context.Context, was plan.Access) error {
+	if err := a.secureOwn(ctx); err != nil {
+		return err
+	}
+	if known, err := disk.Exists(a.sys.Files, rooted(stateFile)); err != nil || known {
+		return err
+	}
+	return a.claimInstallDir(step.FolderBefore(plan.InstallDir, was))
+}
+
+// secureOwn makes and closes plan.AgentRoot, and empties it of what others put there.
+func (a *Agent) secureOwn(ctx context.Context) error {
+	if _, err := a.ensure(plan.AgentRoot, plan.AccessSecret); err != nil {
+		return err
+	}
+	return a.distrust(ctx, plan.AgentRoot)
 }
 
 // ensure makes a folder or gives it its class, and reports whether it was made.
@@ -90,8 +119,8 @@ func (a *Agent) distrust(ctx context.Context, folder string) error {
 	return nil
 }
 
-// claimInstallDir records that C:\k is the agent's, to be removed with it.
-func (a *Agent) claimInstallDir() error {
+// claimInstallDir records whose C:\k is: the agent's, to be removed with it, or one that was there.
+func (a *Agent) claimInstallDir(o step.Owned) error {
 	st, err := a.loadState()
 	if err != nil {
 		return err
@@ -99,7 +128,7 @@ func (a *Agent) claimInstallDir() error {
 	return step.NewLedger(st.Inventory, func(inv step.Inventory) error {
 		st.Inventory = inv
 		return a.saveState(st)
-	}).Record(step.Folder(plan.InstallDir))
+	}).Record(o)
 }
 
 // sweep empties the folders of half-written and renamed-away files. An executable that still runs stays until later.

@@ -25,8 +25,14 @@ func TestAccountName(t *testing.T) {
 		name string
 		uid  types.UID
 	}{
-		{"win-a", "1"}, {"win-a", "2"}, {"win-b", "1"}, {"a.b", "3"}, {"a-b", "4"},
-		{strings.Repeat("x", 253), "5"}, {strings.Repeat("y", maxNamePart-1) + ".z", "6"}, {"x", ""},
+		{"win-a", "1"},
+		{"win-a", "2"},
+		{"win-b", "1"},
+		{"a.b", "3"},
+		{"a-b", "4"},
+		{strings.Repeat("x", 253), "5"},
+		{strings.Repeat("y", maxNamePart-1) + ".z", "6"},
+		{"x", ""},
 	} {
 		got := AccountName(in.name, in.uid)
 		if msgs := validation.IsDNS1123Label(got); len(msgs) > 0 {

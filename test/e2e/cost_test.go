@@ -3,9 +3,9 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/test/hostsim"
 )
 
@@ -16,35 +16,46 @@ const maxChannels = 5
 // sent once.
 func TestCost(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex
 	channels := map[int]bool{}
 	for scale, on := range map[float64]*table{smallScale: run.calm, largeScale: run.rough} {
 		t.Run(fmt.Sprint(scale), func(t *testing.T) {
-			r := newRig(t, on)
-			p := r.ownProfile()
-			m := r.machine("cost")
-			r.join(hostOf(m, withProfile(p.Name)))
-			r.untilReady(m.name)
-			first := m.Stats()
-			t.Logf("%d connection, %d channels (%d of them SFTP), %d bytes received: %q", first.Connections, first.Sessions, first.Subsystems, first.Received, first.Commands)
-			channels[first.Sessions] = true
-			checkFirst(t, first)
-
-			// Another plan without other programs.
-			change(r, p, func(p *v1alpha1.WindowsNodeProfile) { p.Spec.Kubelet.Labels = map[string]string{"more": "yes"} })
-			r.until("the change is made", func() (bool, string) {
-				h := r.get(m.name)
-				return r.node(h).Labels["more"] == "yes" && isReady(h) && h.Status.Plan.Applied == h.Status.Plan.Digest && h.Status.Plan.Generation > 2, state(h)
-			})
-			second := m.Stats()
-			t.Logf("one more plan: %d bytes, %q", second.Received-first.Received, second.Commands[len(first.Commands):])
-			if grown := second.Received - first.Received; countReceive(second) != 1 || grown > 64<<10 {
-				t.Errorf("after another plan: receive ran %d times, %d bytes more", countReceive(second), grown)
-			}
+			t.Parallel()
+			defer on.reserve()()
+			n := newRig(t, on).cost()
+			mu.Lock()
+			defer mu.Unlock()
+			channels[n] = true
 		})
 	}
-	if len(channels) != 1 {
-		t.Errorf("the number of channels depends on the payload's size: %v", channels)
+	// This runs when both have ended.
+	t.Cleanup(func() {
+		if len(channels) != 1 {
+			t.Errorf("the number of channels depends on the payload's size: %v", channels)
+		}
+	})
+}
+
+// cost has a machine configured and returns how many channels that took.
+func (r *rig) cost() (channels int) {
+	r.t.Helper()
+	p := r.ownProfile()
+	m := r.machine("cost")
+	r.join(hostOf(m, withProfile(p.Name)))
+	r.untilReady(m.name)
+	first := m.Stats()
+	r.t.Logf("%d connection, %d channels (%d of them SFTP), %d bytes received: %q", first.Connections, first.Sessions, first.Subsystems, first.Received, first.Commands)
+	checkFirst(r.t, first)
+
+	// Another plan without other programs.
+	change(r, p, louder)
+	r.untilLouder(m)
+	second := m.Stats()
+	r.t.Logf("one more plan: %d bytes, %q", second.Received-first.Received, second.Commands[len(first.Commands):])
+	if grown := second.Received - first.Received; countReceive(second) != 1 || grown > 64<<10 {
+		r.t.Errorf("after another plan: receive ran %d times, %d bytes more", countReceive(second), grown)
 	}
+	return first.Sessions
 }
 
 func checkFirst(t *testing.T, s hostsim.Stats) {

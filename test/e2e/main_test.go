@@ -54,6 +54,14 @@ type table struct {
 	get func() (*bed.Bed, error)
 	// bed is what has to be closed, nil when nothing was started.
 	bed *bed.Bed
+	// alone is held by a test during which the operator has to run, or may be stopped.
+	alone sync.Mutex
+}
+
+// reserve keeps the table for one test at a time; the returned function ends it.
+func (t *table) reserve() (free func()) {
+	t.alone.Lock()
+	return t.alone.Unlock
 }
 
 func TestMain(m *testing.M) {

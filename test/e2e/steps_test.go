@@ -25,16 +25,29 @@ type sighting struct {
 	at   time.Time
 }
 
-// TestStepsAreSeen compares what a watch on the host shows with what the agent wrote into its journal. The machine's clock is ours.
+// TestStepsAreSeen compares what a watch on the host shows with what the agent wrote into its journal. The machine's clock is ours. It does not
+// run beside other tests, and may try again where other programs keep the processors busy: every step has to be shown each time, in time once.
 func TestStepsAreSeen(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, run.calm)
-	m := r.machine("steps")
+	const tries = 3
+	for try := 1; ; try++ {
+		worst := r.watchSteps(r.machine("steps"))
+		switch {
+		case worst <= maxLag:
+			return
+		case try == tries:
+			t.Fatalf("steps were shown more than %s late, %d times", maxLag, tries)
+		}
+	}
+}
+
+// watchSteps has a machine joined and returns how late the latest of its steps was shown.
+func (r *rig) watchSteps(m *machine) (worst time.Duration) {
+	r.t.Helper()
 	recorded := r.record(m.name)
 	r.join(hostOf(m, withProfile(profileBridge)))
 	r.untilReady(m.name)
-
-	seen, next, worst := recorded(), 0, time.Duration(0)
+	seen, next := recorded(), 0
 	steps := map[string]bool{}
 	for _, e := range r.journal(m) {
 		if e.Code != agent.CodeStepStarted {
@@ -43,20 +56,17 @@ func TestStepsAreSeen(t *testing.T) {
 		step := fmt.Sprintf("%d/%d %s", e.Index, e.Total, e.Step)
 		i := slices.IndexFunc(seen[next:], func(s sighting) bool { return s.step == step })
 		if i < 0 {
-			t.Fatalf("step %q of the journal was not shown in its turn; shown after the one before: %v", step, seen[next:])
+			r.t.Fatalf("step %q of the journal was not shown in its turn; shown after the one before: %v", step, seen[next:])
 		}
 		next += i + 1
 		steps[e.Step] = true
-		lag := seen[next-1].at.Sub(e.Time)
-		worst = max(worst, lag)
-		if lag > maxLag {
-			t.Errorf("step %q was shown %s after it began", step, lag)
-		}
+		worst = max(worst, seen[next-1].at.Sub(e.Time))
 	}
 	if len(steps) < 6 {
-		t.Errorf("the journal has only the steps %v", steps)
+		r.t.Errorf("the journal has only the steps %v", steps)
 	}
-	t.Logf("%d different steps, %d changes of STEP shown; the largest lag is %s", len(steps), len(seen), worst.Round(time.Millisecond))
+	r.t.Logf("%d different steps, %d changes of STEP shown; the largest lag is %s", len(steps), len(seen), worst.Round(time.Millisecond))
+	return worst
 }
 
 // record begins a watch on the host of that name and returns what gives the steps that were shown so far.

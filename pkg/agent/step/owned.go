@@ -148,6 +148,12 @@ func OwnsService(inv Inventory, name string) bool {
 	return ok
 }
 
+// FolderAccess returns the class that a folder had before the agent, "" when it had none of the two or the agent made it.
+func FolderAccess(inv Inventory, path string) plan.Access {
+	o, _ := inv.Find(newID(KindDirectory, disk.Key(path)))
+	return o.Access
+}
+
 // OwnsFolder reports whether the folder at path was made by the agent.
 func OwnsFolder(inv Inventory, path string) bool {
 	o, ok := inv.Find(newID(KindDirectory, disk.Key(path)))

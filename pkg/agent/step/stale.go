@@ -176,3 +176,10 @@ func (b *bench) undo(ctx context.Context, o Owned) error {
 func Folder(path string) Owned {
 	return Owned{ID: newID(KindDirectory, disk.Key(path)), Name: path}
 }
+
+// FolderBefore returns the record of a folder that was there, with its class, and that the agent is about to change.
+func FolderBefore(path string, access plan.Access) Owned {
+	o := Folder(path)
+	o.Existed, o.Access = true, access
+	return o
+}
