@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -125,7 +126,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 		{"profile", func() error {
 			return (&profile.Reconciler{
 				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("profile"), Facts: known,
-				Namespace: o.namespace, Config: mgr.GetConfig(),
+				Namespace: o.namespace, Config: mgr.GetConfig(), Version: serverVersion(mgr),
 			}).Setup(mgr)
 		}},
 		{"host", func() error {
@@ -189,4 +190,19 @@ func newManager(o options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("adding the readiness check: %w", err)
 	}
 	return mgr, nil
+}
+
+// serverVersion asks the API server what it is.
+func serverVersion(mgr ctrl.Manager) func() (string, error) {
+	return func() (string, error) {
+		c, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+		if err != nil {
+			return "", err
+		}
+		v, err := c.ServerVersion()
+		if err != nil {
+			return "", err
+		}
+		return v.GitVersion, nil
+	}
 }

@@ -43,7 +43,7 @@ func (p *pass) preflighted() bool {
 		fixed = p.host.Status.Node.Name
 	}
 	findings := planner.Preflight(planner.PreflightInput{
-		Host: *p.snap.Facts, Now: p.snap.FactsAt, APIServer: p.cluster.Cluster.APIServer,
+		Host: *p.snap.Facts, Now: p.snap.FactsAt, APIServer: p.cluster.Cluster.APIServer, APIServerVersion: p.cluster.Cluster.Version,
 		NodeName: fixed, NodeNameOwner: p.taken, NodeIP: p.wantedIP(), CheckNodeIP: true,
 		Network: p.network(), Payload: p.payload,
 	})

@@ -49,6 +49,8 @@ type Reconciler struct {
 	Facts    *facts.Store
 	// Namespace is the operator's own.
 	Namespace string
+	// Version asks for the API server's version, such as "v1.37.2"; nil leaves it unknown.
+	Version func() (string, error)
 	// Config is how the operator itself reaches the API server, the last source of the API server's URL and CA.
 	Config *rest.Config
 }
@@ -119,6 +121,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	})
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if r.Version != nil {
+		if cluster.Version, err = r.Version(); err != nil {
+			return reconcile.Result{}, fmt.Errorf("asking the API server for its version: %w", err)
+		}
 	}
 	d := facts.Discovered{Cluster: cluster, Problems: problems}
 	if old, ok := r.Facts.Get(p.Name); !ok || !reflect.DeepEqual(old, d) {

@@ -48,6 +48,8 @@ type Cluster struct {
 	Verbosity *int
 	// Platform is one of Platform*.
 	Platform string
+	// Version of the API server, for example "v1.37.2".
+	Version string
 	// ServerNames are names and addresses that belong to the API server or to Services; no node may claim them.
 	ServerNames []string
 	// Sources says by fact where it was found.
