@@ -41,8 +41,9 @@ func (p *pass) planned() bool {
 	}
 	d := &desired{plan: built, digest: built.Digest()}
 	d.generation = p.generation(d.digest)
-	_, d.labels, err = kubelet.SplitLabels(o.Labels)
-	if err != nil {
+	// A kubelet sets its labels at registration only, and some it may not set at all: the operator keeps them all.
+	d.labels = o.Labels
+	if _, _, err := kubelet.SplitLabels(o.Labels); err != nil {
 		p.preflight = no(v1alpha1.ReasonPlanInvalid, err.Error())
 		return false
 	}
