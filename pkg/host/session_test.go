@@ -3,8 +3,8 @@ package host
 import (
 	"context"
 	"errors"
-	"io"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
