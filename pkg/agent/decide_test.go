@@ -57,6 +57,7 @@ func TestCodeOf(t *testing.T) {
 		{ErrBusy, CodeBusy},
 		{plan.ErrTooNew, CodePlanTooNew},
 		{errors.Join(ErrPlanInvalid, plan.ErrTooNew), CodePlanTooNew},
+		{ErrRebootRepeated, CodeRebootRepeated},
 		{context.Canceled, CodeStopped},
 		{&fake.Error{Err: system.ErrDiskFull}, CodeDiskFull},
 	} {
@@ -183,6 +184,12 @@ func TestDerive(t *testing.T) {
 		return []plan.Entry{{Seq: 1, Code: CodeAccepted}, e}
 	}
 	at := func(e *plan.Entry) { e.Step, e.Index, e.Detail = "join-network", 5, "why" }
+	boot := func(id string) func(*plan.Entry) {
+		return func(e *plan.Entry) {
+			at(e)
+			e.BootID = id
+		}
+	}
 	for _, tc := range []struct {
 		name    string
 		s       sight
@@ -197,6 +204,10 @@ func TestDerive(t *testing.T) {
 		{"failed", sight{had: true, rec: rec, begun: 3}, entry(CodeNetworkLost, at), "Failed join-network 5/10 NetworkLost"},
 		{"failed for a reason of a newer agent", sight{had: true, rec: rec, begun: 3}, entry("Unheard", at), "Failed join-network 5/10 Unheard"},
 		{"reboot", sight{had: true, rec: rec, begun: 3}, entry(CodeRebootNeeded, at), "RebootNeeded join-network 5/10 RebootNeeded"},
+		{"reboot asked for in this boot", sight{had: true, rec: rec, begun: 3, bootID: "b"}, entry(CodeRebootNeeded, boot("b")), "RebootNeeded join-network 5/10 RebootNeeded"},
+		{"reboot asked for in another boot", sight{had: true, rec: rec, begun: 3, bootID: "b"}, entry(CodeRebootNeeded, boot("a")), "Running join-network 5/10 "},
+		{"failed in another boot", sight{had: true, rec: rec, begun: 3, bootID: "b"}, entry(CodeNetworkLost, boot("a")), "Failed join-network 5/10 NetworkLost"},
+		{"done in another boot", sight{had: true, rec: rec, begun: 3, bootID: "b"}, entry(CodeRunDone, boot("a")), "InSync  10/10 "},
 		{"done", sight{had: true, rec: rec, begun: 3}, entry(CodeRunDone, nil), "InSync  10/10 "},
 		{"entry of another plan", sight{had: true, rec: rec, begun: 3}, entry(CodeRunDone, func(e *plan.Entry) { e.Digest = "x" }), "Running  0/9 "},
 		{"entry of another generation", sight{had: true, rec: rec, begun: 3}, entry(CodeRunDone, func(e *plan.Entry) { e.Generation = 3 }), "Running  0/9 "},

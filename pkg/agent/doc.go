@@ -14,6 +14,9 @@
 //	reserve            some bytes to give away when the disk is full, so that the journal can say so
 //	lock, run.lock     held by a command that writes, and by the engine
 //
+// While it is being removed, C:\Windows\wmcb.removing says that C:\k is its own and goes as well. Of a C:\k that was there before, Remove gives
+// back the class if it had one of the two; an access control list that is neither, such as an inherited one, stays closed to other users' writes.
+//
 // One engine runs at a time and is the only writer of journal and state; commands write plan.json and wake it. A run that
 // was killed is not resumed: the next one checks everything again. The agent never reboots the machine.
 //

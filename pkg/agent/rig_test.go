@@ -54,6 +54,11 @@ func newAgent(sys system.System) *Agent {
 
 // loopProgram is `wmcb service`.
 func loopProgram(ctx context.Context, p *fake.Process) int {
+	return loopOn(ctx, p, func(*system.System) {})
+}
+
+// loopOn is `wmcb service` on a machine that differs from the fake one.
+func loopOn(ctx context.Context, p *fake.Process, edit func(*system.System)) int {
 	s, ok := p.Service()
 	if !ok {
 		return 2
@@ -68,7 +73,9 @@ func loopProgram(ctx context.Context, p *fake.Process) int {
 		}
 	}()
 	s.Running()
-	if err := newAgent(p.System()).Loop(ctx, s.Controls(), func(error) {}); err != nil {
+	sys := p.System()
+	edit(&sys)
+	if err := newAgent(sys).Loop(ctx, s.Controls(), func(error) {}); err != nil {
 		return 1
 	}
 	return 0

@@ -1,12 +1,16 @@
 package command
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/windowsmachine/operator/pkg/agent"
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
 	"github.com/windowsmachine/operator/pkg/plan"
 )
@@ -62,11 +66,28 @@ func TestApplyKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestRemoveKilledAtEveryWrite: removing again ends what was begun.
+// TestRemoveKilledAtEveryWrite: removing again ends what was begun, and leaves a machine with C:\k, or without, as it was.
 func TestRemoveKilledAtEveryWrite(t *testing.T) {
+	t.Run("without", func(t *testing.T) { removeKilled(t, func(*rig) error { return nil }) })
+	t.Run("with", func(t *testing.T) { removeKilled(t, closedInstallDir) })
+}
+
+// closedInstallDir makes a C:\k that is somebody's and that only administrators can read.
+func closedInstallDir(r *rig) error {
+	return errors.Join(
+		r.m.System().Files.Mkdir(plan.InstallDir, plan.AccessSecret),
+		r.m.WriteFile(`C:\k\theirs`, []byte("x")),
+	)
+}
+
+func removeKilled(t *testing.T, prepare func(*rig) error) {
+	t.Helper()
 	total := 0
 	for n := 0; n <= total; n++ {
 		withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+			if err := prepare(r); err != nil {
+				t.Fatal(err)
+			}
 			before := r.m.Dump()
 			if exit, out, _ := r.run(envelope(t, 1, variable("b")), "apply", "--json"); exit != ExitOK {
 				t.Fatalf("exit %d, %s", exit, out)
@@ -89,6 +110,61 @@ func TestRemoveKilledAtEveryWrite(t *testing.T) {
 	if total < 10 {
 		t.Errorf("only %d writes seen", total)
 	}
+}
+
+// TestFirstApplyKilledAtEveryWrite: what C:\k was like before the first command of all is not forgotten.
+func TestFirstApplyKilledAtEveryWrite(t *testing.T) {
+	total := 0
+	for n := 0; n <= total; n++ {
+		withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+			if err := closedInstallDir(r); err != nil {
+				t.Fatal(err)
+			}
+			before := r.m.Dump()
+			seen := 0
+			r.killAt(n, &seen)
+			_, _, _ = r.run(envelope(t, 1, variable("b")), "apply", "--json")
+			r.m.Intercept(nil)
+			if n == 0 {
+				total = seen
+			}
+			for _, tc := range []struct{ stdin, command string }{{envelope(t, 1, variable("b")), "apply"}, {"", "remove"}} {
+				if exit, out, _ := r.run(tc.stdin, tc.command, "--json"); exit != ExitOK {
+					t.Errorf("killed at write %d, then %s: exit %d, %s", n, tc.command, exit, out)
+				}
+			}
+			if d := cmp.Diff(before, r.m.Dump(), cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("killed at write %d: the machine is not as it was (-want +got):\n%s", n, d)
+			}
+		})
+	}
+	if total < 10 {
+		t.Errorf("only %d writes seen", total)
+	}
+}
+
+// TestReceiveEnds: a receive whose sender has fallen silent ends as a process, although its read of standard input never does, and others can
+// write again.
+func TestReceiveEnds(t *testing.T) {
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		in, operator := io.Pipe()
+		defer operator.Close()
+		var out output
+		p, err := r.m.StartProcess(exe, []string{"receive"}, fake.Streams{Stdin: in, Stdout: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if exit, _, _ := r.run(envelope(t, 1, variable("b")), "apply", "--json"); exit != ExitBusy {
+			t.Errorf("apply during the upload: exit %d", exit)
+		}
+		if exit := p.Wait(); exit != ExitFailed || !strings.Contains(out.String(), agent.CodeTransferInvalid) {
+			t.Errorf("exit %d, %s", exit, out.String())
+		}
+		if exit, out, _ := r.run(envelope(t, 1, variable("b")), "apply", "--json"); exit != ExitOK {
+			t.Errorf("apply after it: exit %d, %s", exit, out)
+		}
+	})
 }
 
 // TestApplyIsKilled: the run goes on without the command, as it must when the connection drops.
