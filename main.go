@@ -99,7 +99,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	notifier := &hostctl.Notifier{}
-	pool := host.NewPool(host.Config{Dialer: &ssh.Dialer{}, Agent: agent, Store: store, Notify: notifier.Notify})
+	dialer := &ssh.Dialer{Net: ssh.Outside}
+	if o.allowLoopback {
+		dialer.Net = nil
+	}
+	pool := host.NewPool(host.Config{Dialer: dialer, Agent: agent, Store: store, Notify: notifier.Notify})
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		pool.Close()
