@@ -8,10 +8,12 @@ export GOFLAGS ?= -buildvcs=false
 VERSION ?= v0.1.0
 REPLICAS ?= 3
 KEEP ?=
+QUICK ?=
 PACKAGES ?= ./...
 TESTFLAGS ?=
 SCALE ?= 0.1
 FUZZTIME ?= 1m
+TARGETS ?=
 
 CONTROLLER_GEN = $$(hack/tool.sh tools controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
 GOLANGCI_LINT = $$(hack/tool.sh lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
@@ -52,6 +54,10 @@ demo: controlplane out/windows-machine-operator out/wmcb.exe ## Show a MachineSe
 test: controlplane ## Run all tests, with the race detector, in random order
 	@go run ./test/cmd/testsummary -- go test -json -race -shuffle=on -timeout 25m $(TESTFLAGS) $(PACKAGES)
 
+.PHONY: test-chaos
+test-chaos: controlplane ## Run the crash matrix alone; it is a part of test too
+	@go test -race -shuffle=on -count=1 -timeout 10m $(TESTFLAGS) -v ./test/chaos | grep -vE '^(=== |--- PASS| +--- PASS| +[a-z_]+_test.go:[0-9]+: [a-z0-9-]+: Ready after)'
+
 .PHONY: lint
 lint: ## Lint, with the import arrows of docs/architecture.md
 	$(GOLANGCI_LINT) run ./...
@@ -70,12 +76,14 @@ verify: ## Check generated files, documents, and that the product links no test 
 	hack/verify-generated.sh
 
 .PHONY: bench
-bench: ## Run the benchmarks
-	go test -run '^$$' -bench . -benchmem ./pkg/...
+bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one)
+	@mkdir -p out && go build -o out/bench ./test/cmd/bench
+	@out/bench $(if $(QUICK),--quick)
+	go test -run '^$$' -bench . -benchmem $(if $(QUICK),-benchtime 50ms,-benchtime 500ms) ./pkg/csr ./pkg/ignition ./pkg/plan ./pkg/planner
 
 .PHONY: fuzz
-fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each)
-	hack/fuzz.sh $(FUZZTIME)
+fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each; TARGETS=pkg/plan/FuzzParse for some)
+	hack/fuzz.sh $(FUZZTIME) $(TARGETS)
 
 .PHONY: cases
 cases: ## List the public cases and the tests that are named after them

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -48,6 +49,8 @@ type options struct {
 	allowLoopback bool
 	payloadDir    string
 	agent         string
+	maxWorkers    int
+	maxUploads    int
 	debug         bool
 }
 
@@ -76,11 +79,31 @@ func command() *cobra.Command {
 	f.BoolVar(&o.allowLoopback, "allow-loopback-hosts", false, "let hosts have loopback addresses; for simulated machines only")
 	f.StringVar(&o.payloadDir, "payload", "/payload", "folder of the packed payload")
 	f.StringVar(&o.agent, "agent", "/payload/wmcb.exe", "the agent to put on machines")
+	f.IntVar(&o.maxWorkers, "max-workers", hostctl.DefaultWorkers, "how many hosts are looked at side by side")
+	f.IntVar(&o.maxUploads, "max-uploads", host.DefaultStagings, "how many machines are sent payload at the same time")
 	f.BoolVar(&o.debug, "debug", false, "log more")
 	return c
 }
 
+// check refuses what no value can mean.
+func (o options) check() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"max-workers", o.maxWorkers}, {"max-uploads", o.maxUploads}} {
+		if f.value < 1 {
+			return fmt.Errorf("--%s %d: %w", f.name, f.value, errAtLeastOne)
+		}
+	}
+	return nil
+}
+
+var errAtLeastOne = errors.New("must be at least 1")
+
 func run(ctx context.Context, o options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	level := zapcore.InfoLevel
 	if o.debug {
 		level = zapcore.DebugLevel
@@ -103,7 +126,7 @@ func run(ctx context.Context, o options) error {
 	if o.allowLoopback {
 		dialer.Net = nil
 	}
-	pool := host.NewPool(host.Config{Dialer: dialer, Agent: agent, Store: store, Notify: notifier.Notify})
+	pool := host.NewPool(host.Config{Dialer: dialer, Agent: agent, Store: store, Notify: notifier.Notify, Stagings: o.maxUploads})
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		pool.Close()
@@ -138,6 +161,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("host"), Clock: clock.RealClock{}, Pool: pool, Facts: known,
 				Tickets:  ticket.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 				Notifier: notifier, Namespace: o.namespace, AllowLoopback: o.allowLoopback, Payload: manifest, Metrics: hostMetrics,
+				Workers: o.maxWorkers,
 			}).Setup(ctx, mgr)
 		}},
 		{"machine", func() error {

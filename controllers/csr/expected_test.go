@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -14,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -184,6 +187,42 @@ func TestServerClaimsFail(t *testing.T) {
 		t.Error("no error")
 	}
 	w.wantVerdict("csr-1", "")
+}
+
+// endlessServices is an API server that never comes to the end of its Services.
+type endlessServices struct {
+	client.Reader
+	pages int
+}
+
+// List implements client.Reader.
+func (e *endlessServices) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	e.pages++
+	services, ok := list.(*corev1.ServiceList)
+	if !ok {
+		return errors.New("not a list of Services")
+	}
+	services.Items = make([]corev1.Service, pageSize)
+	services.Continue = "more"
+	return nil
+}
+
+// A cluster with more Services than are looked at approves nothing, and the looking ends.
+func TestTooManyServices(t *testing.T) {
+	live := &endlessServices{}
+	s := &serverClaims{live: live}
+	err := s.services(t.Context(), &csr.Claims{ServerNames: map[string]string{}, ServerAddresses: map[netip.Addr]string{}})
+	if !errors.Is(err, errTooMany) || live.pages != maxServices/pageSize+1 {
+		t.Errorf("%v after %d pages", err, live.pages)
+	}
+}
+
+// A long decision leaves room in an event and in a condition.
+func TestMessageIsBounded(t *testing.T) {
+	got := message(csr.Decision{Reason: csr.WrongSubject, Message: strings.Repeat("\u00e9", maxMessage)})
+	if len(got) > maxMessage || len(got) > v1alpha1.MaxNote || !strings.HasPrefix(got, string(csr.WrongSubject)) || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: %.40q", len(got), got)
+	}
 }
 
 func TestPredicates(t *testing.T) {

@@ -13,6 +13,8 @@ func advice(code string) string {
 		return "check that no policy or antivirus keeps SYSTEM from writing there"
 	case agent.CodeServiceStartTimeout, agent.CodeServiceExited:
 		return "see the service's log below C:\\var\\log and the System event log on the machine"
+	case agent.CodeAgentStopped:
+		return "the plan is handed over again, which starts the agent; if that does not help, see the System event log on the machine for service wmcb"
 	case agent.CodeServiceMarkedForDelete:
 		return "close programs that show services (services.msc, Task Manager) on the machine"
 	case agent.CodeServiceDependency:

@@ -148,16 +148,22 @@ func (p *pass) follow() {
 	}
 }
 
-// failed shows a step that failed. The agent tries again by itself; only a missing ticket needs us.
+// failed shows a step that failed. The agent tries again by itself; only a missing ticket and a missing agent need us.
 func (p *pass) failed(r *plan.Report) bool {
 	p.inSync = no(v1alpha1.ReasonStepFailed, fmt.Sprintf("step %s failed: %s: %s; %s", stepText(r), r.Code, r.Detail, advice(r.Code)))
-	if r.Code == agent.CodeSecretMissing {
+	if r.Code == agent.CodeSecretMissing || p.orphaned(r) {
 		p.startApply()
 		return true
 	}
 	p.follow()
 	p.refresh(factsRecheck)
 	return true
+}
+
+// orphaned reports whether the machine has the plan and nobody there to carry it out: the hand-over was cut after the agent had stored the plan
+// and before its service ran, or the service's file did not survive a power cut. Handing the plan over once more does the rest.
+func (p *pass) orphaned(r *plan.Report) bool {
+	return r.Code == agent.CodeAgentStopped && !p.desired.held
 }
 
 // reboot restarts the machine as long as it is no node; a node's reboot waits for a person.

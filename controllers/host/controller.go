@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,7 +56,12 @@ type Reconciler struct {
 	AllowLoopback bool
 	Payload       payload.Manifest
 	Metrics       *Metrics
+	// Workers is how many hosts are looked at side by side; 0 is DefaultWorkers.
+	Workers int
 }
+
+// DefaultWorkers is how many passes go on at the same time. A pass waits for the API server only, never for a machine, so that many cost little.
+const DefaultWorkers = 32
 
 // Notifier turns calls from outside the API into passes. The zero Notifier drops them until the controller has started, which
 // looks at every host anyway.
@@ -97,7 +103,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 			r.Notifier.queue.set(q)
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(r.Workers, DefaultWorkers)}).
 		Complete(r)
 }
 

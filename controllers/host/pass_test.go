@@ -206,6 +206,14 @@ func TestLine(t *testing.T) {
 		"plan to hand over":            {aView(connected, named, loaded), v1alpha1.ReasonApplying, host.VerbApply, "handing over"},
 		"plan refused":                 {aView(connected, named, loaded, failed(host.VerbApply, &host.Refusal{Code: agent.CodeGenerationOld}, 1)), v1alpha1.ReasonPlanRefused, host.VerbApply, "another operator"},
 		"step under way":               {aView(connected, named, loaded, recorded(running(plan.StepFiles, 4, 7))), v1alpha1.ReasonApplying, host.VerbFollow, "4/7 install-files"},
+		"nobody carries the plan out": {
+			aView(connected, named, loaded, ticketed, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeAgentStopped, Seq: 3})),
+			v1alpha1.ReasonStepFailed, host.VerbApply, "starts the agent",
+		},
+		"a service of the plan ended": {
+			aView(connected, named, loaded, ticketed, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.ServiceStep("kubelet"), Index: 7, Total: 7, Code: agent.CodeServiceExited, Seq: 3})),
+			v1alpha1.ReasonStepFailed, host.VerbFollow, "ServiceExited",
+		},
 		"step failed": {
 			aView(connected, named, loaded, ticketed, recorded(plan.Report{Phase: plan.PhaseFailed, Step: plan.StepFiles, Index: 4, Total: 7, Code: agent.CodeDiskFull, Detail: "d", Seq: 3})),
 			v1alpha1.ReasonStepFailed, host.VerbFollow, "step 4/7 install-files failed: DiskFull",

@@ -272,6 +272,8 @@ func TestDeletion(t *testing.T) {
 		if w.host() != nil || w.node("win-a") != nil || w.account() != nil {
 			t.Errorf("left: host %t, node %t, account %t", w.host() != nil, w.node("win-a") != nil, w.account() != nil)
 		}
+		// The object's deletion brings a pass that forgets the session, and waits for its connection to be closed.
+		w.pass()
 		if n := w.machine.connections(); n != 0 {
 			t.Errorf("%d connections are left open", n)
 		}

@@ -11,6 +11,9 @@ import (
 	"github.com/windowsmachine/operator/pkg/facts"
 )
 
+// maxBootID is what the API server takes as status.bootID. It refuses a status with one field too long as a whole.
+const maxBootID = 128
+
 // status derives the whole status from what the pass saw. What the pass did not look at keeps its last value.
 func (p *pass) status() v1alpha1.WindowsHostStatus {
 	s := *p.host.Status.DeepCopy()
@@ -21,7 +24,7 @@ func (p *pass) status() v1alpha1.WindowsHostStatus {
 		s.HostKey = p.pin
 	}
 	if p.os != nil {
-		s.OS, s.BootID = p.os, p.bootID
+		s.OS, s.BootID = p.os, v1alpha1.Clip(p.bootID, maxBootID)
 	}
 	p.nodeStatus(&s)
 	p.planStatus(&s)

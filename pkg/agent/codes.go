@@ -93,6 +93,8 @@ const (
 	CodeStateInvalid = "StateInvalid"
 	// CodeRebootRepeated: the step still asks for a reboot after one; another one is not asked for.
 	CodeRebootRepeated = "RebootRepeated"
+	// CodeAgentStopped: the agent's own service is not there or does not run, so that nobody carries the plan out.
+	CodeAgentStopped = "AgentStopped"
 	// CodeStopped: the agent or the command was told to stop.
 	CodeStopped = "Stopped"
 )
@@ -115,6 +117,8 @@ var (
 	ErrStillDrifted = errors.New("still not in sync after it was applied")
 	// ErrRebootRepeated: a step asks for a reboot and the machine was rebooted for it already.
 	ErrRebootRepeated = errors.New("the step still asks for a reboot after one")
+	// ErrAgentStopped: the agent's service is not there or does not run.
+	ErrAgentStopped = errors.New("the agent does not run")
 	// ErrSuperseded: a newer envelope was stored.
 	ErrSuperseded = errors.New("superseded by a newer plan")
 )
@@ -152,6 +156,7 @@ func codeTable() []codeOf {
 		{ErrHostMismatch, CodeHostMismatch},
 		{ErrStateInvalid, CodeStateInvalid},
 		{ErrSuperseded, CodeSuperseded},
+		{ErrAgentStopped, CodeAgentStopped},
 		{system.ErrDiskFull, CodeDiskFull},
 		{step.ErrBlobMissing, CodeBlobMissing},
 		{step.ErrBlobCorrupt, CodeBlobCorrupt},

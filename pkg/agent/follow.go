@@ -16,6 +16,9 @@ const (
 	// followDead is how long the agent's service may be stopped before its run is given up: longer than the pauses after
 	// which the service manager starts it again.
 	followDead = 45 * time.Second
+	// followAbsent is how long it may not be there at all: longer than a command takes to make it once it has stored a plan. A command that is
+	// killed between the two leaves a plan that nobody takes up.
+	followAbsent = 5 * time.Second
 )
 
 // Follow hands the report to emit after each journal entry of the run that the receipt's acceptance starts, until that run has
@@ -70,7 +73,7 @@ type follower struct {
 	emit  func(plan.Report) error
 	last  plan.Report
 	sizes [2]int64
-	// stopped is since when the agent's service has been seen stopped, zero while it is not.
+	// stopped is since when the agent's service has been seen stopped or absent, zero while it is neither.
 	stopped time.Time
 }
 
@@ -89,7 +92,7 @@ func (f *follower) until(ctx context.Context) error {
 	}
 }
 
-// alive gives up on a service that is there and stays stopped. Where there is none the engine runs without.
+// alive gives up on a service that stays stopped, or absent: nobody will carry the plan out. Who sent it has to hand it over again.
 func (f *follower) alive() error {
 	_, exists, st, err := f.a.agentService()
 	if err != nil {
@@ -97,12 +100,14 @@ func (f *follower) alive() error {
 	}
 	now := f.a.sys.Clock.Now()
 	switch {
-	case !exists || st.State != system.ServiceStopped:
+	case exists && st.State != system.ServiceStopped:
 		f.stopped = time.Time{}
 	case f.stopped.IsZero():
 		f.stopped = now
-	case now.Sub(f.stopped) > followDead:
-		return fmt.Errorf("service %s, exit code %d: %w", plan.AgentService, st.ExitCode, step.ErrServiceExited)
+	case exists && now.Sub(f.stopped) > followDead:
+		return fmt.Errorf("%w: service %s, exit code %d: %w", ErrAgentStopped, plan.AgentService, st.ExitCode, step.ErrServiceExited)
+	case !exists && now.Sub(f.stopped) > followAbsent:
+		return fmt.Errorf("%w: service %s: %w", ErrAgentStopped, plan.AgentService, system.ErrServiceNotFound)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/windowsmachine/operator/pkg/agent/system"
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
 	"github.com/windowsmachine/operator/pkg/plan"
@@ -40,27 +42,39 @@ func TestParseJournal(t *testing.T) {
 	}
 }
 
+// FuzzJournal: whatever a crash has left, numbers grow, an entry holds no more than its line, and what was read is read again the same.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"seq":1,"code":"Accepted"}` + "\n" + `{"seq":2,"co`))
 	f.Add([]byte("\n\n{}\n"))
+	f.Add([]byte(`{"seq":1,"time":"2026-11-30T12:00:00Z","generation":3,"digest":"d","step":"s","index":1,"total":2,"code":"StepFailed","detail":"x","millis":7,"bootID":"b"}` + "\n\x00\x00\n" + `{"seq":9223372036854775807,"code":"RunDone"}` + "\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		entries := ParseJournal(b)
 		var again []byte
 		last := int64(0)
+		short := true
 		for _, e := range entries {
-			if e.Seq <= last {
-				t.Fatalf("number %d behind %d", e.Seq, last)
+			if e.Seq <= last || e.Code == "" {
+				t.Fatalf("number %d, code %q behind %d", e.Seq, e.Code, last)
 			}
 			last = e.Seq
+			// An escape of six bytes may stand for a character of three, and no other way round.
+			if n := len(e.Detail) + len(e.Code) + len(e.Step) + len(e.Digest) + len(e.BootID); n > 3*plan.MaxLine {
+				t.Fatalf("an entry holds %d bytes", n)
+			}
 			line, err := json.Marshal(e)
 			if err != nil {
 				t.Fatal(err)
 			}
+			short = short && len(line) <= plan.MaxLine
 			again = append(append(again, line...), '\n')
 		}
 		derive(sight{had: true}, entries)
-		if n := len(ParseJournal(again)); n > len(entries) {
-			t.Errorf("%d entries became %d", len(entries), n)
+		back := ParseJournal(again)
+		if len(back) > len(entries) {
+			t.Errorf("%d entries became %d", len(entries), len(back))
+		}
+		if d := cmp.Diff(entries, back); short && d != "" {
+			t.Errorf("read again otherwise: %s", d)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/windowsmachine/operator/pkg/agent/disk"
 	"github.com/windowsmachine/operator/pkg/agent/step"
@@ -46,7 +47,7 @@ func (a *Agent) secureRoot(ctx context.Context) error {
 	return a.claimInstallDir(step.Folder(plan.InstallDir))
 }
 
-// secureInstallDir makes C:\k or closes the one that is there, and reports whether it made it.
+// secureInstallDir makes C:\k or closes the one that is there, and reports whether it was made by an agent and nobody has noted that yet.
 func (a *Agent) secureInstallDir(ctx context.Context) (made bool, err error) {
 	info, err := a.sys.Files.Stat(plan.InstallDir)
 	if err == nil && info.Access != plan.AccessPublic {
@@ -54,7 +55,23 @@ func (a *Agent) secureInstallDir(ctx context.Context) (made bool, err error) {
 			return false, err
 		}
 	}
-	return a.ensure(plan.InstallDir, plan.AccessPublic)
+	if made, err := a.ensure(plan.InstallDir, plan.AccessPublic); err != nil || made {
+		return made, err
+	}
+	return a.unclaimed()
+}
+
+// unclaimed reports whether an agent made C:\k and was killed before it could say so: there is no state, and nothing in the folder but the agent's
+// own. An empty folder of that class that somebody else made is taken for one's own too, and goes with the node.
+func (a *Agent) unclaimed() (bool, error) {
+	if known, err := disk.Exists(a.sys.Files, rooted(stateFile)); err != nil || known {
+		return false, err
+	}
+	list, err := a.sys.Files.ReadDir(plan.InstallDir)
+	if err != nil {
+		return false, fmt.Errorf("listing %s: %w", plan.InstallDir, err)
+	}
+	return !slices.ContainsFunc(list, func(i system.Info) bool { return !disk.Same(i.Path, plan.AgentRoot) }), nil
 }
 
 // noteInstallDir records the class of a C:\k that is not the agent's before it is changed, so that Remove can give it back. A list that is

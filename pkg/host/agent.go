@@ -124,13 +124,41 @@ func codeOf(exit int) string {
 // a new connection costs no channel to look for it.
 func (s *Session) withAgent(ctx context.Context, c transport.Conn, once func() error) error {
 	err := once()
-	if !silent(err) || s.hasAgent() {
+	if silent(err) && !s.hasAgent() {
+		if err := s.putAgent(ctx, c); err != nil {
+			return err
+		}
+		err = once()
+	}
+	if silent(err) && s.mayReplace() {
+		if err := s.removeAgent(ctx, c); err != nil {
+			return err
+		}
+		if err := s.putAgent(ctx, c); err != nil {
+			return err
+		}
+		return once()
+	}
+	return err
+}
+
+// mayReplace reports whether a file that is there and does not run may be put there anew: a power cut leaves a file of the right size with zeros
+// in it. Once in a row, since a machine whose policy forbids the program would be sent it without end.
+func (s *Session) mayReplace() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	may := !s.replaced
+	s.replaced = true
+	return may
+}
+
+// removeAgent takes the agent's file away, so that the next put sends it.
+func (s *Session) removeAgent(ctx context.Context, c transport.Conn) error {
+	if err := c.RemoveAll(ctx, s.agentPath()); err != nil {
 		return err
 	}
-	if err := s.putAgent(ctx, c); err != nil {
-		return err
-	}
-	return once()
+	s.setAgent(c, false)
+	return nil
 }
 
 func silent(err error) bool {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/windowsmachine/operator/pkg/plan"
@@ -16,6 +18,8 @@ const (
 	maxReports = 64 << 20
 	// maxStderr bounds what is kept of standard error, in bytes.
 	maxStderr = 2 << 10
+	// maxNumber bounds what a machine counts: sums of it do not overflow, and JSON readers that know floats only keep it.
+	maxNumber = 1 << 53
 )
 
 // errFlood: the machine prints more than the agent ever would.
@@ -95,19 +99,56 @@ func parseAnswer(line []byte) (a answer, ok bool) {
 		if err := json.Unmarshal(line, &f); err != nil {
 			return answer{}, false
 		}
-		f.Report = *cleanReport(f.Report)
-		return answer{facts: &f}, true
+		return answer{facts: cleanFacts(f)}, true
 	case head.APIVersion == "" && head.Code != "":
 		return answer{refusal: &Refusal{Code: cleanCode(head.Code), Detail: clean(head.Detail)}}, true
 	}
 	return answer{}, false
 }
 
-// cleanReport bounds the texts of a report, which end in conditions and events.
+// cleanFacts bounds everything that a machine says of itself, since it is kept as long as the session and ends in the status. Names of
+// adapters keep their letters: Windows is localised.
+func cleanFacts(f plan.HostFacts) *plan.HostFacts {
+	f.AgentVersion, f.AgentDigest, f.ServiceAgent = clean(f.AgentVersion), clean(f.AgentDigest), clean(f.ServiceAgent)
+	f.Hostname, f.BootID = clean(f.Hostname), clean(f.BootID)
+	f.Build, f.UBR = int(bounded(f.Build, math.MaxInt32)), int(bounded(f.UBR, math.MaxInt32))
+	f.Capabilities, f.Features = cleanList(f.Capabilities), cleanList(f.Features)
+	f.ForeignServices, f.HaveBlobs = cleanList(f.ForeignServices), cleanList(f.HaveBlobs)
+	f.Addresses = slices.Clone(f.Addresses[:min(len(f.Addresses), plan.MaxItems)])
+	for i := range f.Addresses {
+		a := &f.Addresses[i]
+		a.Adapter, a.Prefix = cut(a.Adapter), clean(a.Prefix)
+	}
+	if f.API != nil {
+		f.API = &plan.ProbeResult{Code: cleanCode(f.API.Code), Detail: clean(f.API.Detail)}
+	}
+	f.Report = *cleanReport(f.Report)
+	return &f
+}
+
+// cleanList keeps plan.MaxItems of a list; the clone lets go of the rest.
+func cleanList(in []string) []string {
+	out := slices.Clone(in[:min(len(in), plan.MaxItems)])
+	for i := range out {
+		out[i] = clean(out[i])
+	}
+	return out
+}
+
+// bounded brings a number between 0 and limit.
+func bounded[N int | int64](n N, limit int64) int64 { return min(max(int64(n), 0), limit) }
+
+// cut keeps plan.MaxDetail bytes of whole characters.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), plan.MaxDetail)], "") }
+
+// cleanReport bounds the texts and numbers of a report, which end in conditions, events and the status.
 func cleanReport(r plan.Report) *plan.Report {
-	r.AgentVersion, r.Host, r.Digest = clean(r.AgentVersion), clean(r.Host), clean(r.Digest)
+	r.APIVersion, r.AgentVersion = clean(r.APIVersion), clean(r.AgentVersion)
+	r.Host, r.Digest = clean(r.Host), clean(r.Digest)
 	r.Step, r.Detail, r.BootID = clean(r.Step), clean(r.Detail), clean(r.BootID)
 	r.Phase = plan.Phase(clean(string(r.Phase)))
+	r.Generation, r.Seq = bounded(r.Generation, maxNumber), bounded(r.Seq, maxNumber)
+	r.Index, r.Total = int(bounded(r.Index, math.MaxInt32)), int(bounded(r.Total, math.MaxInt32))
 	if r.Code != "" {
 		r.Code = cleanCode(r.Code)
 	}

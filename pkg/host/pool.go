@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	defaultStagings = 8
+	// DefaultStagings is Config.Stagings when that is 0.
+	DefaultStagings = 8
 	defaultIdle     = 5 * time.Minute
 )
 
@@ -100,7 +101,7 @@ type Pool struct {
 // NewPool returns an empty pool.
 func NewPool(c Config) *Pool {
 	if c.Stagings <= 0 {
-		c.Stagings = defaultStagings
+		c.Stagings = DefaultStagings
 	}
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = defaultIdle

@@ -28,12 +28,19 @@ var ErrEnvelope = fmt.Errorf("envelope is larger than %d bytes", plan.MaxEnvelop
 
 // facts puts the agent in place and asks it. A file that was torn or changed is replaced once.
 func (s *Session) facts(ctx context.Context, c transport.Conn, request plan.FactsRequest) error {
-	f, err := s.askFacts(ctx, c, request)
+	var f *plan.HostFacts
+	err := s.withAgent(ctx, c, func() (err error) {
+		f, err = s.askFacts(ctx, c, request)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if !s.sameAgent(f) {
-		if f, err = s.replaceAgent(ctx, c, request); err != nil {
+		if err := s.removeAgent(ctx, c); err != nil {
+			return err
+		}
+		if f, err = s.askFacts(ctx, c, request); err != nil {
 			return err
 		}
 	}
@@ -46,14 +53,6 @@ func (s *Session) facts(ctx context.Context, c transport.Conn, request plan.Fact
 		p.Report, p.ReportAt = &f.Report, now
 	})
 	return nil
-}
-
-func (s *Session) replaceAgent(ctx context.Context, c transport.Conn, request plan.FactsRequest) (*plan.HostFacts, error) {
-	if err := c.RemoveAll(ctx, s.agentPath()); err != nil {
-		return nil, err
-	}
-	s.setAgent(c, false)
-	return s.askFacts(ctx, c, request)
 }
 
 func (s *Session) sameAgent(f *plan.HostFacts) bool {
@@ -177,7 +176,7 @@ func (s *Session) remove(ctx context.Context, c transport.Conn) error {
 	if err := s.putAgent(ctx, c); err != nil {
 		return err
 	}
-	if err := s.reports(ctx, c, nil, "remove", "--json"); err != nil {
+	if err := s.withAgent(ctx, c, func() error { return s.reports(ctx, c, nil, "remove", "--json") }); err != nil {
 		return err
 	}
 	s.setAgent(c, false)

@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -561,29 +565,173 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// fit reports what a machine's text must not have.
+func fit(s string) bool {
+	return len(s) <= plan.MaxDetail && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+func checkReport(t *testing.T, r *plan.Report) {
+	t.Helper()
+	for _, s := range []string{r.APIVersion, r.AgentVersion, r.Host, r.Digest, string(r.Phase), r.Step, r.Code, r.Detail, r.BootID} {
+		if !fit(s) {
+			t.Errorf("%.600q is not fit for people", s)
+		}
+	}
+	for _, n := range []int64{r.Generation, r.Seq, int64(r.Index), int64(r.Total)} {
+		if n < 0 || n > maxNumber {
+			t.Errorf("number %d", n)
+		}
+	}
+}
+
+func checkFacts(t *testing.T, f *plan.HostFacts) {
+	t.Helper()
+	texts := []string{f.AgentVersion, f.AgentDigest, f.ServiceAgent, f.Hostname, f.BootID}
+	for _, list := range [][]string{f.Capabilities, f.Features, f.ForeignServices, f.HaveBlobs} {
+		if len(list) > plan.MaxItems {
+			t.Errorf("%d items", len(list))
+		}
+		texts = append(texts, list...)
+	}
+	if len(f.Addresses) > plan.MaxItems {
+		t.Errorf("%d addresses", len(f.Addresses))
+	}
+	for _, a := range f.Addresses {
+		texts = append(texts, a.Prefix)
+		if len(a.Adapter) > plan.MaxDetail || !utf8.ValidString(a.Adapter) {
+			t.Errorf("adapter %.600q", a.Adapter)
+		}
+	}
+	if f.API != nil {
+		texts = append(texts, f.API.Code, f.API.Detail)
+	}
+	for _, s := range texts {
+		if !fit(s) {
+			t.Errorf("%.600q is not fit for people", s)
+		}
+	}
+	if f.Build < 0 || f.Build > math.MaxInt32 || f.UBR < 0 || f.UBR > math.MaxInt32 {
+		t.Errorf("build %d.%d", f.Build, f.UBR)
+	}
+	checkReport(t, &f.Report)
+}
+
+// checkAnswer holds every bound of what a machine says, whatever it says.
+func checkAnswer(t *testing.T, a answer) {
+	t.Helper()
+	set := 0
+	if a.report != nil {
+		set++
+		checkReport(t, a.report)
+	}
+	if a.facts != nil {
+		set++
+		checkFacts(t, a.facts)
+	}
+	if a.refusal != nil {
+		set++
+		if !fit(a.refusal.Code) || !fit(a.refusal.Detail) || cleanCode(a.refusal.Code) != a.refusal.Code {
+			t.Errorf("refusal %+v", a.refusal)
+		}
+	}
+	if set != 1 {
+		t.Errorf("%d answers in one", set)
+	}
+}
+
+// TestFactsAreBounded: every text, list and number of a machine's own description has a limit, whichever fields there are.
+func TestFactsAreBounded(t *testing.T) {
+	long, many := strings.Repeat("\u00e4x", plan.MaxDetail), make([]string, plan.MaxItems+1)
+	for i := range many {
+		many[i] = long
+	}
+	in := plan.HostFacts{
+		APIVersion: plan.FactsVersion, AgentVersion: long, AgentDigest: long, ServiceAgent: long, Hostname: long, BootID: long,
+		Build: math.MaxInt, UBR: math.MinInt, Capabilities: many, Features: many, ForeignServices: many, HaveBlobs: many,
+		API: &plan.ProbeResult{Code: long, Detail: long}, Time: time.Unix(0, 0).UTC(), FreeDisk: math.MaxInt64, Elevated: true, Defender: true,
+		Report: plan.Report{
+			APIVersion: plan.ReportVersion, AgentVersion: long, Host: long, Digest: long, Phase: plan.Phase(long), Step: long, Code: long,
+			Detail: long, BootID: long, Generation: math.MaxInt64, Seq: math.MinInt64, Index: math.MaxInt, Total: math.MinInt, Time: time.Unix(0, 0).UTC(),
+		},
+	}
+	for range plan.MaxItems + 1 {
+		in.Addresses = append(in.Addresses, plan.AdapterAddress{Adapter: long, Prefix: long, Default: true, Usable: true})
+	}
+	// A field that is added to a format must be bounded too: this fails until it is given a value here.
+	for _, v := range []reflect.Value{reflect.ValueOf(in), reflect.ValueOf(in.Report), reflect.ValueOf(*in.API), reflect.ValueOf(in.Addresses[0])} {
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s.%s is not tried", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+	}
+	facts := cleanFacts(in)
+	checkFacts(t, facts)
+	if len(facts.HaveBlobs) != plan.MaxItems || len(facts.Addresses) != plan.MaxItems || facts.Report.Generation != maxNumber {
+		t.Errorf("%d blobs, %d addresses, generation %d", len(facts.HaveBlobs), len(facts.Addresses), facts.Report.Generation)
+	}
+	plain := plan.HostFacts{
+		APIVersion: plan.FactsVersion, Hostname: "WIN-A", Build: 20348, BootID: "1", HaveBlobs: []string{"x"},
+		Addresses: []plan.AdapterAddress{{Adapter: "\u4ee5\u592a\u7f51", Prefix: "192.0.2.10/24"}}, API: &plan.ProbeResult{Code: plan.ProbeOK},
+	}
+	if d := cmp.Diff(&plain, cleanFacts(plain)); d != "" {
+		t.Errorf("a plain machine's facts changed: %s", d)
+	}
+}
+
+// TestStderrIsBounded: what a machine writes to standard error is kept up to maxStderr and never fails it.
+func TestStderrIsBounded(t *testing.T) {
+	var got tail
+	for range 100 {
+		if n, err := got.Write(bytes.Repeat([]byte("\x1b[31m "), 100)); n != 600 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if len(got.kept) != maxStderr || !fit(got.text()) {
+		t.Errorf("kept %d bytes, %q", len(got.kept), got.text())
+	}
+}
+
 func FuzzParseAnswer(f *testing.F) {
-	f.Add([]byte(`{"code":"x","detail":"y"}`))
-	f.Add([]byte(`{"apiVersion":"report.windowsmachine.dev/v1","phase":"Failed","code":"a b","detail":"\u0000"}`))
-	f.Add([]byte(`{"apiVersion":"facts.windowsmachine.dev/v1","report":{"detail":"\u00e9"}}`))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		a, ok := parseAnswer(in)
-		if !ok {
-			return
+	for _, seed := range []string{
+		`{"code":"x","detail":"y"}`,
+		`{"apiVersion":"report.windowsmachine.dev/v1","phase":"Failed","code":"a b","detail":"\u0000"}`,
+		`{"apiVersion":"report.windowsmachine.dev/v1","phase":"Running","host":"h","generation":9223372036854775807,"seq":-1,"index":-9,"step":"\u001b[31m"}`,
+		`{"apiVersion":"facts.windowsmachine.dev/v1","report":{"detail":"\u00e9"}}`,
+		`{"apiVersion":"facts.windowsmachine.dev/v1","hostname":"\u00e4","build":1e9,"haveBlobs":["\n"],"addresses":[{"adapter":"\u4ee5\ud800","prefix":"\u0007"}],"api":{"code":"a b"}}`,
+		"noise\n\xef\xbb\xbf{\"code\":\"x\"}\r\n{\"code\":\"gr\xfc\"}\n",
+	} {
+		f.Add([]byte(seed), uint8(7))
+	}
+	f.Fuzz(func(t *testing.T, in []byte, size uint8) {
+		if a, ok := parseAnswer(in); ok {
+			checkAnswer(t, a)
 		}
-		var texts []string
-		if a.report != nil {
-			texts = append(texts, a.report.Code, a.report.Detail, a.report.Step, string(a.report.Phase))
+		// The same bytes as a program's output: however they are cut, the lines are the same and each holds its limit.
+		whole, pieces := cutIntoLines(t, in, len(in)), cutIntoLines(t, in, int(size)+1)
+		if d := cmp.Diff(whole, pieces); d != "" {
+			t.Errorf("in pieces of %d: %s", int(size)+1, d)
 		}
-		if a.facts != nil {
-			texts = append(texts, a.facts.Report.Code, a.facts.Report.Detail)
-		}
-		if a.refusal != nil {
-			texts = append(texts, a.refusal.Code, a.refusal.Detail)
-		}
-		for _, s := range texts {
-			if len(s) > plan.MaxDetail || bytes.IndexFunc([]byte(s), func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
-				t.Errorf("%q is not fit for people", s)
+		for _, l := range whole {
+			if len(l) > 256 || l == "" || l[0] != '{' || strings.Contains(l, "\n") {
+				t.Errorf("line %q", l)
 			}
 		}
 	})
+}
+
+// cutIntoLines gives in to lines in pieces of n bytes.
+func cutIntoLines(t *testing.T, in []byte, n int) []string {
+	var out []string
+	l := &lines{max: 256, total: int64(len(in)), take: func(b []byte) { out = append(out, string(b)) }}
+	for piece := range slices.Chunk(in, max(n, 1)) {
+		if _, err := l.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.part) > l.max+1 {
+			t.Fatalf("%d bytes are kept", len(l.part))
+		}
+	}
+	l.flush()
+	return out
 }

@@ -32,7 +32,9 @@ type Session struct {
 	// target identifies what conn is connected to, asked what the newest verb was to connect to.
 	target, asked targetID
 	// agentPut is whether the agent was seen to be in its place over conn.
-	agentPut   bool
+	agentPut bool
+	// replaced is whether the agent's file was replaced since the last verb that went well.
+	replaced   bool
 	snap       Snapshot
 	progressAt time.Time
 }
@@ -185,6 +187,8 @@ func (s *Session) finish(v Verb, err error) {
 	o := Outcome{Verb: v, Err: err, At: now}
 	if err != nil {
 		o.Failures = s.snap.Last[v].Failures + 1
+	} else if v != VerbConnect {
+		s.replaced = false
 	}
 	s.snap.Last[v] = o
 	if err == nil && (v == VerbReboot || v == VerbRemove) {

@@ -205,6 +205,8 @@ func setOwn(m map[string]any, in Input) {
 	// Anonymous requests stay shut out whatever the cluster's file says.
 	auth["anonymous"] = map[string]any{"enabled": false}
 	object(auth, "webhook")["enabled"] = true
+	// AlwaysAllow would let every identity of the cluster run commands in the node's pods.
+	object(m, "authorization")["mode"] = "Webhook"
 	m["cgroupsPerQOS"] = false
 	m["containerRuntimeEndpoint"] = Endpoint
 	m["enableSystemLogHandler"] = true

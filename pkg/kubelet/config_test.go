@@ -402,11 +402,19 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	}
 }
 
+// FuzzConfig: whatever the cluster's file says, the kubelet knows every field, what keeps strangers out stays set, and a configuration that
+// was made is taken as a cluster's and comes out the same.
 func FuzzConfig(f *testing.F) {
-	f.Add([]byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"+linuxWorker), 27)
-	f.Add([]byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nauthentication: x\nregisterWithTaints: 1\n"), 37)
+	const head = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+	f.Add([]byte(head+linuxWorker), 27)
+	f.Add([]byte(head+"authentication: x\nregisterWithTaints: 1\n"), 37)
+	f.Add([]byte(head+"authentication: {anonymous: {enabled: true}, webhook: {enabled: false}, x509: {clientCAFile: /x}}\nauthorization: {mode: AlwaysAllow}\n"), 37)
+	f.Add([]byte(head+"featureGates: {A: true, WindowsHostNetwork: false}\nevictionHard: {pid.available: 1, memory.available: 1}\nsystemReserved: {pid: 1}\n"), 31)
+	f.Add([]byte(head+"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b]\n"), 30)
+	f.Add([]byte("\xef\xbb\xbf{\"kind\":\"KubeletConfiguration\",\"apiVersion\":\"kubelet.config.k8s.io/v1beta1\",\"maxPods\":1e3}\r\n"), 37)
 	f.Fuzz(func(t *testing.T, b []byte, minor int) {
-		out, err := Config(input(version(at(minor)), func(in *Input) { in.Cluster = b }))
+		in := input(version(at(minor)), func(in *Input) { in.Cluster = b })
+		out, err := Config(in)
 		if err != nil {
 			return
 		}
@@ -414,10 +422,41 @@ func FuzzConfig(f *testing.F) {
 		if err := json.Unmarshal(out, &m); err != nil {
 			t.Fatal(err)
 		}
+		checkShut(t, m, in)
 		delete(m, "apiVersion")
 		delete(m, "kind")
 		if unknown := prune(m, "", knownFields(at(minor))); len(unknown) > 0 {
 			t.Errorf("unknown fields %v", unknown)
 		}
+		again, err := Config(input(version(at(minor)), func(in *Input) { in.Cluster = out }))
+		if d := cmp.Diff(string(out), string(again)); d != "" || err != nil {
+			t.Errorf("made again otherwise: %v %s", err, d)
+		}
 	})
+}
+
+// checkShut looks at what the cluster's file must not open. Kubelets before 1.23 take the taint from their command line only.
+func checkShut(t *testing.T, m map[string]any, in Input) {
+	t.Helper()
+	auth, _ := m["authentication"].(map[string]any)
+	got := []any{auth["anonymous"], auth["x509"], m["rotateCertificates"], m["serverTLSBootstrap"]}
+	want := []any{map[string]any{"enabled": false}, map[string]any{"clientCAFile": in.Paths.ClientCA}, true, true}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if webhook, _ := auth["webhook"].(map[string]any); webhook["enabled"] != true {
+		t.Errorf("webhook %v", webhook)
+	}
+	if authz, _ := m["authorization"].(map[string]any); authz["mode"] != "Webhook" {
+		t.Errorf("authorization %v", authz)
+	}
+	args, err := Args(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taints := []any{map[string]any{"key": taintKey, "value": taintValue, "effect": taintEffect}}
+	flag := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--register-with-taints=os=Windows:NoSchedule") })
+	if !cmp.Equal(m["registerWithTaints"], any(taints)) && !flag {
+		t.Errorf("no taint: %v, %v", m["registerWithTaints"], args)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -124,12 +125,57 @@ func TestParseAnswer(t *testing.T) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
+	known := digestOf([]byte("x"))
+	offer := Offer{Blobs: []OfferedBlob{{SHA256: known, Size: 1}}}
 	f.Add([]byte(`{"need":["x"]}`))
+	f.Add([]byte(`{"need":["` + known + `"]}`))
+	f.Add([]byte(`{"need":["` + known + `","` + known + `"]}`))
 	f.Add([]byte(`{"stored":[],"code":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		need, result, ok := ParseAnswer(line)
 		if ok != ((need == nil) != (result == nil)) {
 			t.Errorf("ok %v with %v and %v", ok, need, result)
 		}
+		// A machine gets nothing that was not offered, and nothing twice.
+		if need != nil && need.Validate(offer) == nil && (len(need.Need) > 1 || len(need.Need) == 1 && need.Need[0] != known) {
+			t.Errorf("accepted %v", need.Need)
+		}
 	})
 }
+
+// FuzzReadOffer: an offer holds its limits, what was read is written and read the same, and the frames behind it are untouched.
+func FuzzReadOffer(f *testing.F) {
+	f.Add([]byte(`{"blobs":[{"sha256":"`+digestOf(nil)+`","size":0}]}`), []byte("WMOFRAME"))
+	f.Add([]byte(`{"blobs":[{"sha256":"../../x","size":-1}]}`), []byte("\n"))
+	f.Add([]byte(strings.Repeat(" ", MaxMessage)+"{}"), []byte{})
+	f.Fuzz(func(t *testing.T, line, behind []byte) {
+		in := append(append(bytes.Clone(line), '\n'), behind...)
+		r := bufio.NewReaderSize(bytes.NewReader(in), 16)
+		o, err := ReadOffer(r)
+		if err != nil {
+			return
+		}
+		if len(o.Blobs) > MaxBlobs || bytes.IndexByte(in, '\n') > MaxMessage+1 {
+			t.Fatalf("%d blobs of %d bytes", len(o.Blobs), bytes.IndexByte(in, '\n'))
+		}
+		for _, b := range o.Blobs {
+			if !digestRule.MatchString(b.SHA256) || b.Size < 0 || b.Size > MaxBlobSize {
+				t.Fatalf("accepted %+v", b)
+			}
+		}
+		rest, err := io.ReadAll(r)
+		if want := in[bytes.IndexByte(in, '\n')+1:]; err != nil || !bytes.Equal(rest, want) {
+			t.Fatalf("%d bytes follow, want %d, %v", len(rest), len(want), err)
+		}
+		var out bytes.Buffer
+		if err := WriteMessage(&out, o); err != nil {
+			return
+		}
+		again, err := ReadOffer(bufio.NewReader(&out))
+		if d := cmp.Diff(o, again); d != "" || err != nil {
+			t.Fatalf("read again otherwise: %v %s", err, d)
+		}
+	})
+}
+
+var digestRule = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -40,6 +40,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"env name", func(p *Plan) { p.Env[0].Name = "A=B" }, []string{`environment variable "A=B": name must match`}},
 		{"env value", func(p *Plan) { p.Env[0].Value = "a\nb" }, []string{`"HTTP_PROXY": value holds a NUL or a line break`}},
 		{"env NUL", func(p *Plan) { p.Env[0].Value = "a\x00b" }, []string{"value holds a NUL or a line break"}},
+		{"env too long", func(p *Plan) { p.Env[0].Value = long(maxText + 1) }, []string{"has 32769 bytes, at most 32768"}},
 		{"env twice, other case", func(p *Plan) { p.Env = append(p.Env, EnvVar{Name: "http_proxy"}) }, []string{`"http_proxy": given twice`}},
 		{"feature", func(p *Plan) { p.Features[0].Name = "a b" }, []string{`feature "a b": name must match`}},
 		{"feature twice", func(p *Plan) { p.Features = append(p.Features, Feature{"containers"}) }, []string{`same feature as feature "Containers"`}},

@@ -1,11 +1,14 @@
 package discover
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -103,4 +106,77 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s %q: got %q, %v", tt.fact, tt.in, got, err)
 		}
 	}
+}
+
+// limitedLists fails a list that asks for more than maxSlices.
+type limitedLists struct {
+	client.Reader
+	lists int
+	t     *testing.T
+}
+
+// List implements client.Reader.
+func (l *limitedLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	l.lists++
+	if o.Limit < 1 || o.Limit > maxSlices {
+		l.t.Errorf("%T is read without a limit: %d", list, o.Limit)
+	}
+	return l.Reader.List(ctx, list, opts...)
+}
+
+func TestListsAreLimited(t *testing.T) {
+	w := kubeadm(t, authority(t, "kubernetes"))
+	r := &limitedLists{Reader: w.reader(), t: t}
+	if _, _, err := Cluster(t.Context(), r, w.in); err != nil || r.lists == 0 {
+		t.Errorf("%d lists, %v", r.lists, err)
+	}
+}
+
+// A message holds no more of an object than maxMessage.
+func TestMessagesAreBounded(t *testing.T) {
+	w := kubeadm(t, authority(t, "kubernetes")).drop("kube-proxy")
+	var ranges []string
+	for i := range maxValues {
+		ranges = append(ranges, fmt.Sprintf("fd00:%04x:aaaa:bbbb:cccc:dddd::/96", i))
+	}
+	w.add(configMap("kube-system", "kube-proxy", "config.conf", "clusterCIDR: "+strings.Join(ranges, ",")+"\n"))
+	p := w.onlyProblem()
+	if p.Reason != v1alpha1.ReasonFactsDisagree || len(p.Message) > 2*maxMessage || !strings.Contains(p.Message, "...") {
+		t.Errorf("%d bytes: %+v", len(p.Message), p)
+	}
+}
+
+// FuzzValues: whatever an object holds, a value is refused or brought into a form that does not change any more and is no longer than what
+// is read.
+func FuzzValues(f *testing.F) {
+	ca := authority(f, "kubernetes")
+	for fact, v := range map[string]string{
+		facts.APIServer: "HTTPS://Api.Example.test:6443/", facts.ClusterDNS: "::ffff:10.96.0.10", facts.ClusterDomain: "Cluster.Local.",
+		facts.PodCIDRs: "10.244.7.7/16", facts.ServiceCIDRs: "fd00::/108", facts.APIServerCA: "noise\n" + ca + ca, facts.KubeletClientCA: ca, facts.Platform: "AWS",
+	} {
+		f.Add(fact, v)
+	}
+	f.Add(facts.KubeletClientCA, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"+ca)
+	f.Fuzz(func(t *testing.T, fact, v string) {
+		once, err := normal(fact, []string{v})
+		if err != nil {
+			return
+		}
+		twice, err := normal(fact, once)
+		if d := cmp.Diff(once, twice); d != "" || err != nil {
+			t.Fatalf("%s: %v %s", fact, err, d)
+		}
+		if !agree(fact, once, twice) {
+			t.Fatalf("%s %q does not agree with itself", fact, once)
+		}
+		isCA := fact == facts.APIServerCA || fact == facts.KubeletClientCA
+		if isCA && strings.Contains(strings.Join(once, ""), "PRIVATE KEY") {
+			t.Fatalf("%s holds a private key", fact)
+		}
+		if fact == facts.APIServer && !strings.HasPrefix(once[0], "https://") {
+			t.Fatalf("%s %q", fact, once)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -414,6 +415,56 @@ func TestRemoveAll(t *testing.T) {
 	})
 	if err := c.RemoveAll(t.Context(), `C:\Windows\other.exe`); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("a file in use gave %v", err)
+	}
+}
+
+// endlessFolder lists the same file for ever.
+type endlessFolder struct{ info fs.FileInfo }
+
+// ListAt implements sftp.ListerAt.
+func (e endlessFolder) ListAt(out []os.FileInfo, _ int64) (int, error) {
+	for i := range out {
+		out[i] = e.info
+	}
+	return len(out), nil
+}
+
+// A machine that lists a folder without end is cut off at maxReplies, and the connection serves on.
+func TestRemoveAllOfAnEndlessFolder(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	c := dial(t, s)
+	if _, err := c.Put(t.Context(), `C:\Windows\wmcb\wmcb.exe`, 1, bytesOf("x")); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), strings.Repeat("x", 200))
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Files.List(endlessFolder{info})
+	before := c.Stats().Received
+	if err := c.RemoveAll(t.Context(), `C:\Windows\wmcb`); !errors.Is(err, ErrFlood) || errors.Is(err, transport.ErrDisconnected) {
+		t.Errorf("got %v", err)
+	}
+	// What is under way in the channel's window comes on top.
+	if n := c.Stats().Received - before; n < maxReplies || n > 2*maxReplies {
+		t.Errorf("%d bytes were taken", n)
+	}
+	if exit, err := c.Run(t.Context(), transport.Command{Path: program}); exit != 0 || err != nil {
+		t.Errorf("the connection is of no more use: %d, %v", exit, err)
+	}
+}
+
+func TestReplies(t *testing.T) {
+	for size, want := range map[int64]error{9: nil, 10: ErrFlood, 11: ErrFlood} {
+		r := &replies{r: strings.NewReader(strings.Repeat("x", int(size))), left: 10}
+		got, err := io.ReadAll(r)
+		if !errors.Is(err, want) || int64(len(got)) != min(size, 10) || r.flood.Load() != (want != nil) {
+			t.Errorf("%d bytes: %d, %v", size, len(got), err)
+		}
 	}
 }
 

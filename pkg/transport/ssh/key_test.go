@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,16 +212,48 @@ func TestW67RSASignsWithSHA2(t *testing.T) {
 	}
 }
 
+// FuzzParseKey: a text is a key or an error that says nothing of it; no key signs with SHA-1; and what copying does to a text changes nothing.
 func FuzzParseKey(f *testing.F) {
 	for _, k := range keys(f) {
 		f.Add([]byte(k.text))
 	}
 	f.Add([]byte("ssh-ed25519 AAAA"))
+	f.Add([]byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: x\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := ParseKey(text)
 		if (s == nil) == (err == nil) || (err != nil && !errors.Is(err, transport.ErrKey)) {
-			t.Errorf("signer %v with error %v", s != nil, err)
+			t.Fatalf("signer %v with error %v", s != nil, err)
+		}
+		if err != nil {
+			checkConstant(t, err)
+			return
+		}
+		if len(text) > maxKey {
+			t.Errorf("%d bytes were read", len(text))
+		}
+		multi, ok := s.(ssh.MultiAlgorithmSigner)
+		if s.PublicKey().Type() == ssh.KeyAlgoRSA && (!ok || slices.Contains(multi.Algorithms(), ssh.KeyAlgoRSA)) {
+			t.Error("signs with SHA-1")
+		}
+		for _, copied := range [][]byte{
+			bytes.TrimSpace(text), append([]byte("\n\n"), text...), bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")),
+		} {
+			again, err := ParseKey(copied)
+			if len(copied) <= maxKey && (err != nil || !bytes.Equal(again.PublicKey().Marshal(), s.PublicKey().Marshal())) {
+				t.Fatalf("a copy is another key: %v", err)
+			}
 		}
 	})
+}
+
+// checkConstant: an error of ParseKey is one of a few fixed texts, and so holds nothing of a key.
+func checkConstant(t *testing.T, err error) {
+	t.Helper()
+	for _, known := range []error{ErrKeyEmpty, ErrKeyPublic, ErrKeyEncrypted, ErrKeyNewlines, ErrKeyEncoding, ErrKeyFormat} {
+		if err.Error() == known.Error() {
+			return
+		}
+	}
+	t.Errorf("unknown text %q", err)
 }

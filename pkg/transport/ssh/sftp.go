@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"sync/atomic"
 
 	"github.com/pkg/sftp"
 )
@@ -15,12 +16,18 @@ const (
 	// writers is how many blocks of 32 KiB are under way at once: together the 2 MiB of a channel's window.
 	writers = 64
 	// partSuffix marks a file that is not whole yet. The name is fixed, so that a cut upload is overwritten by the next.
-	partSuffix  = ".part"
+	partSuffix = ".part"
+	// maxReplies bounds what a machine may answer on one channel. OpenSSH sends 28 bytes for each block of 32 KiB that is written, so
+	// that 4 GiB fit; without it, a machine that lists a folder without end would fill our memory.
+	maxReplies  = 4 << 20
 	posixRename = "posix-rename@openssh.com"
 )
 
 // ErrShort: the file on the machine has not the size that was sent.
 var ErrShort = errors.New("file has another size than was sent")
+
+// ErrFlood: the machine answers more than any file transfer needs.
+var ErrFlood = errors.New("the machine sends too many SFTP replies")
 
 // Put implements transport.Conn. The file keeps its temporary name until its size was seen to be right; whether the bytes are is
 // guarded by SSH on the way, and by the agent's digest afterwards.
@@ -64,18 +71,40 @@ func (c *conn) onSFTP(ctx context.Context, use func(*sftp.Client) error) error {
 		}
 		c.wg.Go(func() { exitStatus(ch.requests) })
 		c.wg.Go(func() { _, _ = io.Copy(io.Discard, ch.Stderr()) })
-		s, err := sftp.NewClientPipe(ch, ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(writers))
+		in := &replies{r: ch, left: maxReplies}
+		s, err := sftp.NewClientPipe(in, ch, sftp.UseConcurrentWrites(true), sftp.MaxConcurrentRequestsPerFile(writers))
 		if err != nil {
 			return c.lost(err)
 		}
 		err = use(s)
-		if errors.Is(err, sftp.ErrSSHFxConnectionLost) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		switch {
+		case in.flood.Load():
+			err = ErrFlood
+		case errors.Is(err, sftp.ErrSSHFxConnectionLost) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			err = c.lost(err)
 		}
 		_ = ch.Close()
 		_ = s.Close()
 		return err
 	})
+}
+
+// replies reads at most left bytes.
+type replies struct {
+	r     io.Reader
+	left  int64
+	flood atomic.Bool
+}
+
+// Read implements io.Reader.
+func (r *replies) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		r.flood.Store(true)
+		return 0, ErrFlood
+	}
+	n, err := r.r.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	return n, err
 }
 
 func put(s *sftp.Client, dst string, size int64, open func() (io.ReadCloser, error)) error {

@@ -18,6 +18,8 @@ type Files struct {
 	paths []string
 	// fail, if set, may refuse a request of a method ("Put", "Stat", "Rename", …).
 	fail func(method, path string) error
+	// list, if set, answers instead of a folder.
+	list sftp.ListerAt
 }
 
 func newFiles() *Files {
@@ -33,6 +35,13 @@ func (f *Files) Fail(fail func(method, path string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = fail
+}
+
+// List sets what every folder holds, so that a machine can list without end.
+func (f *Files) List(l sftp.ListerAt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = l
 }
 
 // Paths are the distinct paths that were asked for, sorted.
@@ -134,6 +143,12 @@ func (f *Files) PosixRename(r *sftp.Request) error {
 func (f *Files) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if err := f.note(r); err != nil {
 		return nil, err
+	}
+	f.mu.Lock()
+	list := f.list
+	f.mu.Unlock()
+	if list != nil && r.Method == "List" {
+		return list, nil
 	}
 	return f.mem.FileList.Filelist(r)
 }

@@ -1,0 +1,45 @@
+package host
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/pkg/transport"
+)
+
+// A file of the right size that is no program, as a power cut leaves it, is replaced by whatever verb meets it; once in a row, since a machine
+// that forbids the program would be sent it without end.
+func TestTornAgentIsReplacedOnce(t *testing.T) {
+	const badImage = 193
+	for _, heal := range []bool{true, false} {
+		for _, verb := range []Verb{VerbFacts, VerbFollow, VerbApply, VerbRemove} {
+			synctest.Test(t, func(t *testing.T) {
+				m := &machine{}
+				m.put(agentPath(), strings.Repeat("\x00", len(agentText)))
+				m.run = func(ctx context.Context, c transport.Command) (int, error) {
+					switch data, _ := m.file(c.Path); {
+					case data != agentText || !heal:
+						return says(badImage, "Zugriff verweigert")(ctx, c)
+					case c.Args[0] == "facts":
+						return says(0, line(t, facts(nil)))(ctx, c)
+					}
+					return says(0, line(t, report(func(r *plan.Report) { r.Phase = plan.PhaseInSync })))(ctx, c)
+				}
+				h := newHarness(t, m, nil)
+				err := h.do(t, verb, args()).Last[verb].Err
+				if heal {
+					checkRefusal(t, err, "")
+				} else {
+					checkRefusal(t, err, CodeAgentSilent)
+					checkRefusal(t, h.do(t, verb, args()).Last[verb].Err, CodeAgentSilent)
+				}
+				if m.puts != 1 {
+					t.Errorf("%s, heal %v: the agent was sent %d times", verb, heal, m.puts)
+				}
+			})
+		}
+	}
+}
