@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,17 +22,29 @@ type process struct {
 
 // StartOperator starts the operator as its own process, with a kubeconfig of its own service account. flags follow ours.
 func (b *Bed) StartOperator(ctx context.Context, flags ...string) error {
+	p, err := b.launch(ctx, b.OperatorLog(), flags)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.operator = p
+	b.mu.Unlock()
+	return nil
+}
+
+// launch starts an operator that appends to that log.
+func (b *Bed) launch(ctx context.Context, logPath string, flags []string) (*process, error) {
 	kubeconfig, err := b.ServiceAccountKubeconfig(ctx, Namespace, account)
 	if err != nil {
-		return fmt.Errorf("making the operator's kubeconfig: %w", err)
+		return nil, fmt.Errorf("making the operator's kubeconfig: %w", err)
 	}
-	path := filepath.Join(b.dir, "operator.kubeconfig")
+	path := strings.TrimSuffix(logPath, ".log") + ".kubeconfig"
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
-		return err
+		return nil, err
 	}
-	log, err := os.OpenFile(b.OperatorLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := append([]string{
 		"--allow-loopback-hosts", "--payload", b.payload, "--agent", b.opts.Agent, "--health-probe-bind-address", "0", "--namespace", Namespace,
@@ -42,17 +55,14 @@ func (b *Bed) StartOperator(ctx context.Context, flags ...string) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("starting the operator: %w", err), log.Close())
+		return nil, errors.Join(fmt.Errorf("starting the operator: %w", err), log.Close())
 	}
 	p := &process{cmd: cmd, done: make(chan struct{}), log: log}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.done)
 	}()
-	b.mu.Lock()
-	b.operator = p
-	b.mu.Unlock()
-	return nil
+	return p, nil
 }
 
 // OperatorLog is the file that holds what the operator says.

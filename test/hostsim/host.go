@@ -53,6 +53,10 @@ type Stats struct {
 	Subsystems int
 	// Received are the bytes that clients sent.
 	Received int64
+	// SFTPRequests are the requests to the SFTP server.
+	SFTPRequests int
+	// Turns are how often clients had to wait for an answer; see turns.go.
+	Turns int
 }
 
 // New starts a machine. Close ends it.

@@ -53,6 +53,8 @@ type Options struct {
 	// Machine are more options of the modelled Windows; what is named above wins. Zero delays in Timing are short here:
 	// 300 ms for a boot, 400 ms for the link.
 	Machine fake.Options
+	// Trace gets what clients do, when they do it; nil discards it. It must not block, and must not call the Host.
+	Trace func(Moment)
 	// Logf gets what the machine logs; nil discards it.
 	Logf func(format string, args ...any)
 }
@@ -78,6 +80,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxAuthTries == 0 {
 		o.MaxAuthTries = 6
+	}
+	if o.Trace == nil {
+		o.Trace = func(Moment) {}
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

@@ -24,6 +24,7 @@ func (c *serverConn) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 		serve := c.request(ch, r)
 		ok := serve != nil && !started
 		if r.WantReply {
+			c.h.turn()
 			_ = r.Reply(ok, nil) // before the program can end and close the channel
 		}
 		if ok {
@@ -67,7 +68,9 @@ const (
 
 func (c *serverConn) exec(ch ssh.Channel, line string) {
 	c.h.count(func(s *Stats) { s.Commands = append(s.Commands, line) })
-	exit, lost := c.run(ch, line)
+	c.h.trace(MomentStart, line)
+	exit, lost := c.run(&talk{Channel: ch, turn: c.h.turn}, line)
+	c.h.trace(MomentEnd, line)
 	if lost {
 		return // no exit status: the machine went away under the command
 	}

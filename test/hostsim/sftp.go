@@ -24,7 +24,7 @@ func (c *serverConn) sftp(ch ssh.Channel) {
 	c.h.count(func(s *Stats) { s.Subsystems++ })
 	server := func(_ context.Context, p *fake.Process) int {
 		d := drive{p: p}
-		s := sftp.NewRequestServer(ch, sftp.Handlers{FileGet: d, FilePut: d, FileCmd: d, FileList: d}, sftp.WithStartDirectory(homeDir))
+		s := sftp.NewRequestServer(&packets{Channel: ch, request: c.h.sftpRequest}, sftp.Handlers{FileGet: d, FilePut: d, FileCmd: d, FileList: d}, sftp.WithStartDirectory(homeDir))
 		if err := s.Serve(); err != nil && !errors.Is(err, io.EOF) {
 			return 1
 		}

@@ -8,8 +8,20 @@ import (
 	"time"
 )
 
-// maxInFlight bounds the bytes on the simulated wire in each direction.
-const maxInFlight = 1 << 20
+// maxInFlight and minInFlight bound the bytes on the simulated wire in each direction. A line of limited bandwidth holds what it carries in a
+// quarter of a second, and in its latency.
+const (
+	maxInFlight = 1 << 20
+	minInFlight = 64 << 10
+)
+
+func inFlight(k Knobs) int {
+	if k.Bandwidth <= 0 {
+		return maxInFlight
+	}
+	held := float64(k.Bandwidth) * (0.25 + k.Latency.Seconds())
+	return int(min(max(held, minInFlight), maxInFlight))
+}
 
 var errCut = errors.New("connection was cut")
 
@@ -195,6 +207,7 @@ type segment struct {
 type wire struct {
 	latency time.Duration
 	rate    int64
+	limit   int
 	stop    chan struct{}
 	mu      sync.Mutex
 	cond    *sync.Cond
@@ -206,7 +219,7 @@ type wire struct {
 }
 
 func newWire(k Knobs) *wire {
-	w := &wire{latency: k.Latency, rate: k.Bandwidth, stop: make(chan struct{})}
+	w := &wire{latency: k.Latency, rate: k.Bandwidth, limit: inFlight(k), stop: make(chan struct{})}
 	w.cond = sync.NewCond(&w.mu)
 	return w
 }
@@ -218,7 +231,7 @@ func (w *wire) push(p []byte) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.size > maxInFlight && w.err == nil {
+	for w.size > w.limit && w.err == nil {
 		w.cond.Wait()
 	}
 	if w.err != nil {

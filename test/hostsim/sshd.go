@@ -51,6 +51,7 @@ func (h *Host) serve(raw net.Conn) {
 		h.sent += int64(n)
 	})
 	h.conns[c] = true
+	h.stats.Turns++ // TCP's own
 	closed := h.closed || !h.linkUp
 	h.mu.Unlock()
 	if closed {
@@ -63,15 +64,19 @@ func (h *Host) serve(raw net.Conn) {
 		delete(h.conns, c)
 		h.mu.Unlock()
 	}()
+	h.trace(MomentConnect, "")
 	if knobs.BannerDelay > 0 && !wait(knobs.BannerDelay, c.shaped.deadline) {
 		return
 	}
 	grace := time.AfterFunc(loginGrace, c.cut)
-	conn, channels, requests, err := ssh.NewServerConn(c.shaped, c.serverConfig())
+	login := &loginConn{Conn: c.shaped, turn: h.turn}
+	conn, channels, requests, err := ssh.NewServerConn(login, c.serverConfig())
 	grace.Stop()
 	if err != nil {
 		return
 	}
+	login.done.Store(true)
+	h.trace(MomentLogin, "")
 	h.work.Go(func() { ssh.DiscardRequests(requests) })
 	var sessions sync.WaitGroup
 	for ch := range channels {
@@ -180,6 +185,7 @@ func (c *serverConn) accept(ch ssh.NewChannel, sessions *sync.WaitGroup) {
 		_ = ch.Reject(ssh.ConnectionFailed, "open failed") // session_open of OpenSSH beyond max_sessions
 		return
 	}
+	c.h.turn()
 	channel, requests, err := ch.Accept()
 	if err != nil {
 		c.release()
