@@ -43,3 +43,27 @@ func TestTornAgentIsReplacedOnce(t *testing.T) {
 		}
 	}
 }
+
+// A power cut takes the last entries of the journal, which were reported before they were on the disk. What the machine says after it has lower
+// numbers and counts all the same; within one boot a lower number is a repeated report.
+func TestReportAfterLostEntries(t *testing.T) {
+	for boot, want := range map[string]int64{"boot-2": 4, "boot-1": 5} {
+		synctest.Test(t, func(t *testing.T) {
+			said := []plan.Report{{Seq: 5, BootID: "boot-1", Phase: plan.PhaseRunning}, {Seq: 4, BootID: boot, Phase: plan.PhaseFailed, Code: "AgentStopped"}}
+			m := &machine{}
+			m.run = func(ctx context.Context, c transport.Command) (int, error) {
+				next := said[0]
+				said = said[1:]
+				return says(0, line(t, report(func(r *plan.Report) {
+					r.Seq, r.BootID, r.Phase, r.Code = next.Seq, next.BootID, next.Phase, next.Code
+				})))(ctx, c)
+			}
+			m.put(agentPath(), agentText)
+			h := newHarness(t, m, nil)
+			h.do(t, VerbFollow, args())
+			if got := h.do(t, VerbFollow, args()).Report; got.Seq != want {
+				t.Errorf("%s: the newest report is %+v, want number %d", boot, got, want)
+			}
+		})
+	}
+}

@@ -137,7 +137,8 @@ func (s *Session) publish(r *plan.Report) {
 	s.mu.Lock()
 	was := s.snap.Report
 	changed := was == nil || !sameReport(*was, *r)
-	if was == nil || !sameRun(*was, *r) || r.Seq >= was.Seq {
+	// A power cut takes entries that were reported and not yet on the disk: in another boot the numbers may begin lower.
+	if was == nil || !sameRun(*was, *r) || was.BootID != r.BootID || r.Seq >= was.Seq {
 		s.snap.Report, s.snap.ReportAt = r, now
 	}
 	s.snap.Trail = extend(s.snap.Trail, *r)

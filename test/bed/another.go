@@ -2,7 +2,9 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"syscall"
 )
@@ -39,16 +41,14 @@ func (o *Operator) Stop() error { return o.signal(syscall.SIGTERM) }
 
 // Kill ends it without a warning and waits until it is gone; one that has ended already is no error.
 func (o *Operator) Kill() error {
-	select {
-	case <-o.p.done:
-		return o.p.log.Close()
-	default:
-	}
-	if err := o.signal(syscall.SIGKILL); err != nil {
+	if err := o.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-o.p.done
-	return o.p.log.Close()
+	if err := o.p.log.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 func (o *Operator) signal(s syscall.Signal) error {
