@@ -23,7 +23,7 @@ type conn struct {
 	grace    time.Duration
 	channels atomic.Int64
 	done     chan struct{}
-	wg       sync.WaitGroup
+	wg       group
 
 	mu sync.Mutex
 	// cause is why the connection was given up, nil while it lives or when the machine ended it.
