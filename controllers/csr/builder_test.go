@@ -181,15 +181,17 @@ func windowsHost(name, address string) *v1alpha1.WindowsHost {
 // node is the registered Node of windowsHost(name), alive.
 func node(name, address string) (*corev1.Node, *coordinationv1.Lease) {
 	renewed := metav1.NewMicroTime(clockNow().Add(-5 * time.Second))
-	return &corev1.Node{
+	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), Annotations: map[string]string{v1alpha1.HostUIDAnnotation: "host-" + name},
 		},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}},
-	}, &coordinationv1.Lease{
+	}
+	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
 	}
+	return n, l
 }
 
 func request(t *testing.T, name, cn string, dns []string, addresses ...string) *certificatesv1.CertificateSigningRequest {
