@@ -61,10 +61,10 @@ type result struct {
 	stderr   string
 }
 
-// call runs the agent once.
+// call runs a command of the agent.
 func (s *Session) call(ctx context.Context, c transport.Conn, k call) (result, error) {
 	var r result
-	out := &lines{max: plan.MaxReport, total: k.total, take: func(line []byte) {
+	done, err := s.console(c).run(ctx, k, plan.MaxReport, func(line []byte) {
 		a, ok := parseAnswer(line)
 		if !ok {
 			return
@@ -78,15 +78,9 @@ func (s *Session) call(ctx context.Context, c transport.Conn, k call) (result, e
 			r.last = a.report
 		}
 		k.take(a)
-	}}
-	var stderr tail
-	exit, err := c.Run(ctx, transport.Command{Path: s.agentPath(), Args: k.args, Stdin: k.stdin, Stdout: out, Stderr: &stderr})
-	if err != nil {
-		return r, err
-	}
-	out.flush()
-	r.exit, r.stderr = exit, stderr.text()
-	return r, nil
+	})
+	r.exit, r.stderr = done.Exit, done.Stderr
+	return r, err
 }
 
 // verdict turns a result into the verb's error: nil for success, and for a report that asks for a reboot, since that is an answer.
@@ -152,8 +146,11 @@ func (s *Session) mayReplace() bool {
 	return may
 }
 
-// removeAgent takes the agent's file away, so that the next put sends it.
+// removeAgent takes the agent's file away, so that the next put sends it. Windows does not delete a program that runs.
 func (s *Session) removeAgent(ctx context.Context, c transport.Conn) error {
+	if err := s.leave(ctx); err != nil {
+		return err
+	}
 	if err := c.RemoveAll(ctx, s.agentPath()); err != nil {
 		return err
 	}

@@ -110,6 +110,8 @@ func (s *Session) detach() transport.Conn {
 		s.snap.Stats = c.Stats()
 	}
 	s.conn, s.snap.Connected, s.agentPut = nil, false, false
+	s.running.hangUp(errStopped)
+	s.running = nil
 	return c
 }
 

@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	wire "github.com/windowsmachine/operator/pkg/console"
 	"github.com/windowsmachine/operator/pkg/payload"
 	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/pkg/transport"
@@ -29,14 +32,18 @@ func digestOf(s string) string {
 type machine struct {
 	// dialErr refuses connections.
 	dialErr error
-	// run is called for each program.
+	// run is called for each program, and for each command of the agent.
 	run func(ctx context.Context, c transport.Command) (int, error)
 	// removeErr is called for each RemoveAll.
 	removeErr func() error
 
+	// serving counts the runs of `wmcb serve` under way.
+	serving atomic.Int32
+
 	mu    sync.Mutex
 	files map[string]string
 	conns []*machineConn
+	// lines are the command lines, without those of `wmcb serve` that ran.
 	lines []string
 	puts  int
 }
@@ -128,9 +135,12 @@ func (c *machineConn) Run(ctx context.Context, cmd transport.Command) (int, erro
 	if err := c.channel(); err != nil {
 		return 0, err
 	}
+	serve := slices.Equal(cmd.Args, []string{"serve"})
 	c.m.mu.Lock()
-	c.m.lines = append(c.m.lines, strings.Join(append([]string{cmd.Path}, cmd.Args...), " "))
 	_, installed := c.m.files[cmd.Path]
+	if !serve || !installed {
+		c.m.lines = append(c.m.lines, strings.Join(append([]string{cmd.Path}, cmd.Args...), " "))
+	}
 	c.m.mu.Unlock()
 	if strings.HasSuffix(cmd.Path, plan.AgentName) && !installed {
 		// cmd.exe's exit code for a program that is not there, after a message in the machine's language.
@@ -146,7 +156,43 @@ func (c *machineConn) Run(ctx context.Context, cmd transport.Command) (int, erro
 		case <-ctx.Done():
 		}
 	}()
+	if serve {
+		return c.serve(ctx, cmd)
+	}
 	return c.m.run(ctx, cmd)
+}
+
+// serve is `wmcb serve`, where each command is a call of run.
+func (c *machineConn) serve(ctx context.Context, cmd transport.Command) (int, error) {
+	c.m.serving.Add(1)
+	defer c.m.serving.Add(-1)
+	return serve(ctx, cmd, func(ctx context.Context, k transport.Command) (int, error) {
+		c.m.mu.Lock()
+		c.m.lines = append(c.m.lines, strings.Join(append([]string{k.Path}, k.Args...), " "))
+		c.m.mu.Unlock()
+		return c.m.run(ctx, k)
+	})
+}
+
+// serve runs the agent's commands with run until the input ends. A run that fails ends it.
+func serve(ctx context.Context, cmd transport.Command, run func(context.Context, transport.Command) (int, error)) (exit int, err error) {
+	// A read of the input ends with the channel.
+	in, feed := io.Pipe()
+	go func() {
+		_, err := io.Copy(feed, cmd.Stdin)
+		_ = feed.CloseWithError(err)
+	}()
+	defer in.Close()
+	defer context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })()
+	err = wire.Serve(ctx, in, cmd.Stdout, func(ctx context.Context, k wire.Command) (int, error) {
+		var err error
+		exit, err = run(ctx, transport.Command{Path: cmd.Path, Args: k.Args, Stdin: k.Stdin, Stdout: k.Stdout, Stderr: k.Stderr})
+		return exit, err
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return exit, err
 }
 
 // Put implements transport.Conn.

@@ -22,9 +22,8 @@ func sshMachine(t testing.TB, run func(context.Context, transport.Command) (int,
 	t.Helper()
 	return sshtest.New(t, sshtest.Options{MaxSessions: 10, Exec: func(e *sshtest.Exec) int {
 		path, rest, _ := strings.Cut(e.Line, " ")
-		exit, err := run(context.Background(), transport.Command{
-			Path: path, Args: strings.Fields(rest), Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr,
-		})
+		command := transport.Command{Path: path, Args: strings.Fields(rest), Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr}
+		exit, err := serve(context.Background(), command, run)
 		if err != nil {
 			return sshtest.NoStatus
 		}
@@ -32,7 +31,7 @@ func sshMachine(t testing.TB, run func(context.Context, transport.Command) (int,
 	}})
 }
 
-// A first configure costs five channels and no shell, whatever the size of the payload.
+// A first configure costs two channels and no shell, whatever the size of the payload.
 func TestFirstConfigureBudget(t *testing.T) {
 	a, b := strings.Repeat("kubelet.exe ", 200_000), strings.Repeat("containerd.exe ", 100_000)
 	r := &receiver{}
@@ -59,7 +58,7 @@ func TestFirstConfigureBudget(t *testing.T) {
 	for i, step := range []struct {
 		verb     Verb
 		channels int
-	}{{VerbConnect, 0}, {VerbFacts, 2}, {VerbStage, 3}, {VerbApply, 4}, {VerbApply, 5}} {
+	}{{VerbConnect, 0}, {VerbFacts, 2}, {VerbStage, 2}, {VerbApply, 2}, {VerbApply, 2}} {
 		got := h.do(t, step.verb, args)
 		if err := got.Last[step.verb].Err; err != nil || got.Stats.Channels != step.channels {
 			t.Fatalf("step %d, %s: %v, %d channels", i, step.verb, err, got.Stats.Channels)
@@ -75,10 +74,8 @@ func TestFirstConfigureBudget(t *testing.T) {
 	if data, ok := s.Files.Read("/C:/Windows/wmcb/" + digestOf(agentText)[:16] + "/wmcb.exe"); !ok || string(data) != agentText {
 		t.Errorf("the agent is %q", data)
 	}
-	for _, l := range s.Lines() {
-		if !strings.HasPrefix(l, agentPath()+" ") {
-			t.Errorf("ran %q", l)
-		}
+	if d := cmp.Diff([]string{agentPath() + " serve"}, s.Lines()); d != "" {
+		t.Error(d)
 	}
 	if s.Accepted() != 1 {
 		t.Errorf("%d connections", s.Accepted())

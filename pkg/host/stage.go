@@ -69,21 +69,19 @@ type exchange struct {
 func (s *Session) receive(ctx context.Context, c transport.Conn, offer payload.Offer) error {
 	e := &exchange{s: s, offer: offer, needs: make(chan payload.Need, 1)}
 	in, feed := io.Pipe()
-	out := &lines{max: payload.MaxMessage, total: 2*payload.MaxMessage + noise, take: e.take}
-	var stderr tail
 	sendCtx, stop := context.WithCancel(ctx)
 	var sender sync.WaitGroup
 	sender.Go(func() { _ = feed.CloseWithError(e.send(sendCtx, feed)) })
-	exit, err := c.Run(ctx, transport.Command{Path: s.agentPath(), Args: []string{"receive"}, Stdin: in, Stdout: out, Stderr: &stderr})
+	k := call{args: []string{"receive"}, stdin: in, total: 2*payload.MaxMessage + noise}
+	done, err := s.console(c).run(ctx, k, payload.MaxMessage, e.take)
 	stop()
 	// This unblocks a sender whose reader is gone.
-	_ = in.CloseWithError(io.ErrClosedPipe)
+	_ = in.Close()
 	sender.Wait()
 	if err != nil {
 		return err
 	}
-	out.flush()
-	return e.verdict(exit, stderr.text())
+	return e.verdict(done.Exit, done.Stderr)
 }
 
 // take reads one line of the agent.

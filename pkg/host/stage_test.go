@@ -122,7 +122,7 @@ func TestStage(t *testing.T) {
 			t.Error(d)
 		}
 		// Nothing to stage costs nothing.
-		if got := h.do(t, VerbStage, args()); got.Last[VerbStage].Err != nil || got.Stats.Channels != 2 {
+		if got := h.do(t, VerbStage, args()); got.Last[VerbStage].Err != nil || got.Stats.Channels != 1 || len(m.lines) != 2 {
 			t.Errorf("got %+v", got)
 		}
 	})

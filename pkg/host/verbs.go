@@ -180,6 +180,9 @@ func (s *Session) remove(ctx context.Context, c transport.Conn) error {
 	if err := s.withAgent(ctx, c, func() error { return s.reports(ctx, c, nil, "remove", "--json") }); err != nil {
 		return err
 	}
+	if err := s.leave(ctx); err != nil {
+		return err
+	}
 	s.setAgent(c, false)
 	for try := 1; ; try++ {
 		err := c.RemoveAll(ctx, plan.AgentBin)

@@ -31,6 +31,8 @@ type Session struct {
 	conn   transport.Conn
 	// target identifies what conn is connected to, asked what the newest verb was to connect to.
 	target, asked targetID
+	// running is the agent's console over conn, nil before the first command.
+	running *console
 	// agentPut is whether the agent was seen to be in its place over conn.
 	agentPut bool
 	// replaced is whether the agent's file was replaced since the last verb that went well.

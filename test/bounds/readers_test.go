@@ -23,6 +23,8 @@ func known() map[string]string {
 	return map[string]string{
 		"pkg/agent/disk/disk.go io.CopyBuffer":          "into a hash and a file through a buffer of fixed size; a blob's size is checked by its frame",
 		"pkg/agent/receive.go bufio.NewReader":          "a buffer of fixed size; lines by payload.ReadLine, frames by payload.ReadFrames",
+		"pkg/console/serve.go bufio.NewReaderSize":      "a buffer of fixed size; a request that does not fit is refused",
+		"pkg/console/serve.go io.Copy":                  "thrown away",
 		"pkg/payload/frames.go zstd.NewReader":          "maxWindow bounds its memory, blobReader the bytes that it yields",
 		"pkg/payload/store.go zstd.NewReader":           "maxWindow bounds its memory, its reader takes a blob's size and one byte",
 		"pkg/transport/ssh/sftp.go io.Copy":             "thrown away",

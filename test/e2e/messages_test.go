@@ -351,7 +351,7 @@ func otherNamespace(s *scene) {
 func TestHostKeyChanged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, run.calm)
-	p := r.ownProfile()
+	p := r.ownProfile(v1alpha1.NetworkCustom)
 	s := &scene{rig: r, m: r.machine("swapped"), names: map[string]string{}}
 	s.call(s.m.name, "HOST")
 	s.call(s.m.ip, "ADDRESS")
@@ -406,14 +406,17 @@ func (r *rig) untilLouder(m *machine) {
 	})
 }
 
-// ownProfile is a profile like the custom one, for a test that changes it.
-func (r *rig) ownProfile() *v1alpha1.WindowsNodeProfile {
+// ownProfile is a profile of that network mode, for a test that changes it.
+func (r *rig) ownProfile(mode v1alpha1.NetworkMode) *v1alpha1.WindowsNodeProfile {
 	r.t.Helper()
 	port, err := r.bed.Port()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	p := customProfile(port)
+	if mode == v1alpha1.NetworkL2Bridge {
+		p = bridgeProfile(port)
+	}
 	p.Name = unique("own")
 	r.create(p)
 	return p

@@ -47,7 +47,7 @@ type Stats struct {
 	// Connections were accepted, Open are open now, AuthAttempts were made (a key that is only asked about counts), Sessions
 	// are SSH session channels, Refused are those over MaxSessions.
 	Connections, Open, AuthAttempts, Sessions, Refused int
-	// Commands are the command lines that were run, in order.
+	// Commands are the command lines that were run, in order, and those that came to `wmcb serve`, as if each had been run by itself.
 	Commands []string
 	// Subsystems counts starts of the SFTP server.
 	Subsystems int
@@ -253,7 +253,7 @@ func (h *Host) accept(l net.Listener) {
 func (h *Host) resolve(next func(fake.Image) (fake.Program, bool)) func(fake.Image) (fake.Program, bool) {
 	return func(i fake.Image) (fake.Program, bool) {
 		if version, ok := h.opts.Agents[i.Digest]; ok {
-			return agentProgram(version), true
+			return agentProgram(version, h.served), true
 		}
 		if p, ok := h.node.Resolve(i); ok {
 			return p, true

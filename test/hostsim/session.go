@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windowsmachine/operator/cmd/wmcb/command"
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
+	"github.com/windowsmachine/operator/pkg/plan"
 )
 
 // session serves one channel: a command, or the SFTP subsystem. A client that closes only the channel leaves the process
@@ -67,15 +69,31 @@ const (
 )
 
 func (c *serverConn) exec(ch ssh.Channel, line string) {
-	c.h.count(func(s *Stats) { s.Commands = append(s.Commands, line) })
-	c.h.trace(MomentStart, line)
-	exit, lost := c.run(&talk{Channel: ch, turn: c.h.turn}, line)
-	c.h.trace(MomentEnd, line)
+	exit, lost := 0, false
+	c.h.watch(line, func() { exit, lost = c.run(&talk{Channel: ch, turn: c.h.turn}, line) })
 	if lost {
 		return // no exit status: the machine went away under the command
 	}
 	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(exit)}))
 	_ = ch.Close()
+}
+
+// watch counts a command, and tells when it begins and ends.
+func (h *Host) watch(line string, run func()) {
+	h.count(func(s *Stats) { s.Commands = append(s.Commands, line) })
+	h.trace(MomentStart, line)
+	run()
+	h.trace(MomentEnd, line)
+}
+
+// served runs a command that came to `wmcb serve`.
+func (h *Host) served(ctx context.Context, args []string, env command.Env) (exit int) {
+	exe, err := env.System.Machine.Executable()
+	if err != nil {
+		exe = plan.AgentName
+	}
+	h.watch(strings.Join(append([]string{exe}, args...), " "), func() { exit = command.Run(ctx, args, env) })
+	return exit
 }
 
 // run starts a command line's program and waits for it.

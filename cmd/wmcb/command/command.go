@@ -30,6 +30,16 @@ type Env struct {
 	Note string
 	// Timing bounds the waits of steps; zero fields have their defaults.
 	Timing step.Timing
+	// Serve is what `wmcb serve` runs a command with; nil is Run. A simulated machine watches commands come and go with it.
+	Serve func(ctx context.Context, args []string, env Env) int
+}
+
+// command is what serve runs a command with.
+func (e Env) command() func(context.Context, []string, Env) int {
+	if e.Serve != nil {
+		return e.Serve
+	}
+	return Run
 }
 
 // Exit codes of wmcb.
@@ -158,6 +168,6 @@ Exit codes: 0 in sync or done, 1 failed, 2 usage, 3 reboot needed, 4 plan too ne
 	c.SetOut(p.env.Stdout)
 	c.SetErr(p.env.Stderr)
 	c.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON lines in ASCII")
-	c.AddCommand(p.facts(), p.preflight(), p.receive(), p.apply(), p.status(), p.remove(), p.version(), p.service())
+	c.AddCommand(p.facts(), p.preflight(), p.receive(), p.apply(), p.status(), p.remove(), p.version(), p.serve(), p.service())
 	return c
 }

@@ -351,7 +351,7 @@ func TestHelp(t *testing.T) {
 	for _, c := range p.root().Commands() {
 		names = append(names, c.Name())
 	}
-	if d := cmp.Diff([]string{"apply", "facts", "preflight", "receive", "remove", "service", "status", "version"}, names); d != "" {
+	if d := cmp.Diff([]string{"apply", "facts", "preflight", "receive", "remove", "serve", "service", "status", "version"}, names); d != "" {
 		t.Error(d)
 	}
 }
