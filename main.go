@@ -204,7 +204,8 @@ func newManager(o options) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		// Secrets and ConfigMaps are cached in the operator's namespace only: it may not read others.
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+		// Nobody here reads who wrote which field.
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: own}, &corev1.ConfigMap{}: {Namespaces: own},
 		}},
 	})

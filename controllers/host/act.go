@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,9 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 	r.tell(p, status)
 	if err := r.settle(ctx, p); err != nil {
 		return reconcile.Result{}, err
+	}
+	if p.verb == "" && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		session.Rest()
 	}
 	if p.verb != "" {
 		p.args.Target = p.target()

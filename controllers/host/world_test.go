@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/console/consoletest"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/payload"
@@ -100,8 +101,24 @@ type conn struct {
 	done chan struct{}
 }
 
-// Run implements transport.Conn.
-func (c *conn) Run(_ context.Context, cmd transport.Command) (int, error) {
+// Run implements transport.Conn. It ends with its context, as with the connection.
+func (c *conn) Run(ctx context.Context, cmd transport.Command) (int, error) {
+	if !consoletest.IsServe(cmd) {
+		return c.run(ctx, cmd)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.done:
+			cancel(transport.ErrDisconnected)
+		case <-ctx.Done():
+		}
+	}()
+	return consoletest.Serve(ctx, cmd, c.run)
+}
+
+func (c *conn) run(_ context.Context, cmd transport.Command) (int, error) {
 	c.m.mu.Lock()
 	c.m.ran = append(c.m.ran, cmd.Args[0])
 	c.m.mu.Unlock()

@@ -7,14 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	wire "github.com/windowsmachine/operator/pkg/console"
+	"github.com/windowsmachine/operator/pkg/console/consoletest"
 	"github.com/windowsmachine/operator/pkg/payload"
 	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/pkg/transport"
@@ -135,7 +134,7 @@ func (c *machineConn) Run(ctx context.Context, cmd transport.Command) (int, erro
 	if err := c.channel(); err != nil {
 		return 0, err
 	}
-	serve := slices.Equal(cmd.Args, []string{"serve"})
+	serve := consoletest.IsServe(cmd)
 	c.m.mu.Lock()
 	_, installed := c.m.files[cmd.Path]
 	if !serve || !installed {
@@ -166,33 +165,12 @@ func (c *machineConn) Run(ctx context.Context, cmd transport.Command) (int, erro
 func (c *machineConn) serve(ctx context.Context, cmd transport.Command) (int, error) {
 	c.m.serving.Add(1)
 	defer c.m.serving.Add(-1)
-	return serve(ctx, cmd, func(ctx context.Context, k transport.Command) (int, error) {
+	return consoletest.Serve(ctx, cmd, func(ctx context.Context, k transport.Command) (int, error) {
 		c.m.mu.Lock()
 		c.m.lines = append(c.m.lines, strings.Join(append([]string{k.Path}, k.Args...), " "))
 		c.m.mu.Unlock()
 		return c.m.run(ctx, k)
 	})
-}
-
-// serve runs the agent's commands with run until the input ends. A run that fails ends it.
-func serve(ctx context.Context, cmd transport.Command, run func(context.Context, transport.Command) (int, error)) (exit int, err error) {
-	// A read of the input ends with the channel.
-	in, feed := io.Pipe()
-	go func() {
-		_, err := io.Copy(feed, cmd.Stdin)
-		_ = feed.CloseWithError(err)
-	}()
-	defer in.Close()
-	defer context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })()
-	err = wire.Serve(ctx, in, cmd.Stdout, func(ctx context.Context, k wire.Command) (int, error) {
-		var err error
-		exit, err = run(ctx, transport.Command{Path: cmd.Path, Args: k.Args, Stdin: k.Stdin, Stdout: k.Stdout, Stderr: k.Stderr})
-		return exit, err
-	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return exit, err
 }
 
 // Put implements transport.Conn.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,8 @@ const (
 	// DefaultStagings is Config.Stagings when that is 0.
 	DefaultStagings = 8
 	defaultIdle     = 5 * time.Minute
+	// defaultResting bounds what a thousand hosts with nothing to do cost: each of them is asked now and then only.
+	defaultResting = 32
 )
 
 // AgentBinary is wmcb.exe as the operator carries it.
@@ -39,6 +42,8 @@ type Config struct {
 	Stagings int
 	// IdleTimeout is how long a connection without a verb is kept; 0 is 5 minutes.
 	IdleTimeout time.Duration
+	// Resting bounds how many connections are kept of sessions that Rest; the one that has rested for the longest is closed first. 0 is 32.
+	Resting int
 	// Deadlines bound the verbs.
 	Deadlines Deadlines
 }
@@ -96,6 +101,8 @@ type Pool struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*Session
+	// resting are the sessions that rest, the longest first.
+	resting []*Session
 }
 
 // NewPool returns an empty pool.
@@ -105,6 +112,9 @@ func NewPool(c Config) *Pool {
 	}
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = defaultIdle
+	}
+	if c.Resting <= 0 {
+		c.Resting = defaultResting
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -152,6 +162,32 @@ func (p *Pool) ForgetOthers(prefix, keep string) {
 	for _, key := range old {
 		p.Forget(key)
 	}
+}
+
+// rest notes that a session rests, and closes the connection of the one that has rested for the longest when there are too many.
+func (p *Pool) rest(s *Session) {
+	p.mu.Lock()
+	if slices.Contains(p.resting, s) {
+		p.mu.Unlock()
+		return
+	}
+	p.resting = append(p.resting, s)
+	var oldest *Session
+	if len(p.resting) > p.cfg.Resting {
+		oldest = p.resting[0]
+		p.resting = slices.Delete(p.resting, 0, 1)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		oldest.expire()
+	}
+}
+
+// wake notes that a session does not rest any more.
+func (p *Pool) wake(s *Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting = slices.DeleteFunc(p.resting, func(o *Session) bool { return o == s })
 }
 
 // Close ends all sessions, as Forget does. What agents have begun on machines goes on without us.

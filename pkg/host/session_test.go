@@ -195,6 +195,47 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	})
 }
 
+// TestResting: of sessions that rest only so many keep their connection; one that works is not among them.
+func TestResting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{run: says(0, line(t, facts(nil)))}
+		h := newHarness(t, m, func(c *Config) { c.Resting = 2 })
+		connected := func() (out string) {
+			synctest.Wait()
+			for _, k := range []string{"a", "b", "c", "d"} {
+				if h.pool.Session(k).Snapshot().Connected {
+					out += k
+				}
+			}
+			return out
+		}
+		for _, k := range []string{"a", "b", "c", "d"} {
+			h.session = h.pool.Session(k)
+			h.do(t, VerbFacts, args())
+			h.session.Rest()
+			h.session.Rest()
+		}
+		if got := connected(); got != "cd" {
+			t.Errorf("connected are %q, want the last two", got)
+		}
+		// Who rests without a connection takes nobody's place, and who is at work does not rest.
+		h.pool.Session("a").Rest()
+		h.session = h.pool.Session("c")
+		h.do(t, VerbFacts, args())
+		h.session = h.pool.Session("b")
+		h.do(t, VerbFacts, args())
+		h.session.Rest()
+		if got := connected(); got != "bcd" {
+			t.Errorf("connected are %q, want b, c, d: c does not rest", got)
+		}
+		h.pool.Forget("d")
+		h.pool.Session("c").Rest()
+		if got := connected(); got != "bc" {
+			t.Errorf("connected are %q, want b and c: d is forgotten", got)
+		}
+	})
+}
+
 // advance lets the bubble's clock pass.
 func advance(d time.Duration) {
 	<-time.After(d)

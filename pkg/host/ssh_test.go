@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windowsmachine/operator/pkg/console/consoletest"
 	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/pkg/transport"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
@@ -23,7 +24,7 @@ func sshMachine(t testing.TB, run func(context.Context, transport.Command) (int,
 	return sshtest.New(t, sshtest.Options{MaxSessions: 10, Exec: func(e *sshtest.Exec) int {
 		path, rest, _ := strings.Cut(e.Line, " ")
 		command := transport.Command{Path: path, Args: strings.Fields(rest), Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr}
-		exit, err := serve(context.Background(), command, run)
+		exit, err := consoletest.Serve(context.Background(), command, run)
 		if err != nil {
 			return sshtest.NoStatus
 		}

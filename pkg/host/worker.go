@@ -62,6 +62,7 @@ func (a Args) GoString() string { return a.String() }
 // Start begins a verb and returns at once; false when one is under way or the session has ended. A live connection to the same
 // address, port, user and keys is used again, whatever its Verify said: when trust has changed, Disconnect first.
 func (s *Session) Start(v Verb, a Args) bool {
+	s.pool.wake(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.cancel != nil {
@@ -104,6 +105,16 @@ func (s *Session) Snapshot() Snapshot {
 	return out
 }
 
+// Rest says that there is nothing to do for this machine. Its connection is kept for a while all the same, unless too many rest.
+func (s *Session) Rest() {
+	s.mu.Lock()
+	idle := s.idle != nil
+	s.mu.Unlock()
+	if idle {
+		s.pool.rest(s)
+	}
+}
+
 // Disconnect cancels the verb under way and closes the connection, without waiting.
 func (s *Session) Disconnect() {
 	s.mu.Lock()
@@ -126,6 +137,7 @@ func (s *Session) close() {
 	}
 	c := s.detach()
 	s.mu.Unlock()
+	s.pool.wake(s)
 	if c != nil {
 		_ = c.Close()
 	}
