@@ -61,6 +61,10 @@ func main() {
 	}
 }
 
+// maxLogins is how many machines are logged in to at the same time. After a start the operator has all of them to ask; more than this many take
+// memory and are no faster.
+const maxLogins = 32
+
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -122,7 +126,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	notifier := &hostctl.Notifier{}
-	dialer := &ssh.Dialer{Net: ssh.Outside}
+	dialer := &ssh.Dialer{Net: ssh.Outside, Logins: make(chan struct{}, maxLogins)}
 	if o.allowLoopback {
 		dialer.Net = nil
 	}

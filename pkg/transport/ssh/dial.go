@@ -38,6 +38,9 @@ type Dialer struct {
 	// Grace is how long a call whose context has ended waits for the machine to close its channel; then the whole connection
 	// is given up. 0 is 5 s.
 	Grace time.Duration
+	// Logins has room for each login that may be under way at the same time; nil is no bound. A login takes memory and processor time that many
+	// hosts at once need not take. A host that does not answer takes no place: it gets one with the first byte that it sends.
+	Logins chan struct{}
 
 	// ticks makes the keepalive's clock; nil is a time.Ticker.
 	ticks func(time.Duration) (c <-chan time.Time, stop func())
@@ -45,7 +48,7 @@ type Dialer struct {
 
 var _ transport.Dialer = (*Dialer)(nil)
 
-// Dial connects and authenticates within t.Timeout.
+// Dial connects within t.Timeout and authenticates within another; waiting for a place among Logins does not count.
 func (d *Dialer) Dial(ctx context.Context, t transport.Target) (transport.Conn, error) {
 	signers, err := parseKeys(t.PrivateKeys)
 	if err != nil {
@@ -54,25 +57,60 @@ func (d *Dialer) Dial(ctx context.Context, t transport.Target) (transport.Conn, 
 	if t.Verify == nil {
 		return nil, fmt.Errorf("%w: nothing says which key to trust", transport.ErrHostKey)
 	}
-	ctx, cancel := context.WithTimeout(ctx, orDefault(t.Timeout, defaultTimeout))
-	defer cancel()
-	dial := d.Net
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
 	// JoinHostPort puts the brackets around an IPv6 address.
 	address := net.JoinHostPort(t.Address, strconv.Itoa(t.Port))
-	raw, err := dial(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w: %w", address, transport.ErrUnreachable, err)
-	}
-	nc := &countingConn{Conn: raw}
-	client, err := handshake(ctx, nc, address, t, signers)
+	nc, client, err := d.connect(ctx, address, t, signers)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
 	}
 	ticks, stop := d.keepaliveTicks()
 	return newConn(client, nc, ticks, stop, orDefault(d.Grace, defaultGrace)), nil
+}
+
+func (d *Dialer) connect(ctx context.Context, address string, t transport.Target, signers []ssh.Signer) (*countingConn, *ssh.Client, error) {
+	limit := orDefault(t.Timeout, defaultTimeout)
+	nc, err := d.reach(ctx, address, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.Logins != nil {
+		select {
+		case d.Logins <- struct{}{}:
+			defer func() { <-d.Logins }()
+		case <-ctx.Done():
+			nc.Close()
+			return nil, nil, (&attempt{}).explain(ctx, context.Cause(ctx))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	client, err := handshake(ctx, nc, address, t, signers)
+	return nc, client, err
+}
+
+// reach connects and waits for the first byte: a server says its version before it is asked (RFC 4253 4.2 lets both begin; OpenSSH's does).
+func (d *Dialer) reach(ctx context.Context, address string, limit time.Duration) (*countingConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	dial := d.Net
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	raw, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", transport.ErrUnreachable, err)
+	}
+	nc := &countingConn{Conn: raw}
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	err = nc.greet()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, (&attempt{}).explain(ctx, err)
+	}
+	return nc, nil
 }
 
 func (d *Dialer) keepaliveTicks() (<-chan time.Time, func()) {
@@ -269,10 +307,28 @@ func clip(s string) string {
 type countingConn struct {
 	net.Conn
 	sent, received atomic.Int64
+	// greeting is what was read before anybody asked.
+	greeting []byte
+}
+
+// greet reads the first byte and keeps it for the first Read.
+func (c *countingConn) greet() error {
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(c.Conn, first); err != nil {
+		return err
+	}
+	c.received.Add(1)
+	c.greeting = first
+	return nil
 }
 
 // Read implements net.Conn.
 func (c *countingConn) Read(p []byte) (int, error) {
+	if len(c.greeting) > 0 && len(p) > 0 {
+		n := copy(p, c.greeting)
+		c.greeting = c.greeting[n:]
+		return n, nil
+	}
 	n, err := c.Conn.Read(p)
 	c.received.Add(int64(n))
 	return n, err
