@@ -13,7 +13,7 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/windows-machine-op
 FROM scratch
 COPY --from=build /out/windows-machine-operator /windows-machine-operator
 COPY --from=build /out/wmcb.exe /payload/wmcb.exe
-# out/payload is what `make payload` packs: today the stand-in of tests and demo, files of the right names without code.
+# out/payload is what `make payload` builds from source and packs; `make payload DECLARE=file` adds programs from elsewhere.
 COPY out/payload /payload
 USER 65532:65532
 ENTRYPOINT ["/windows-machine-operator"]

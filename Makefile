@@ -14,6 +14,9 @@ TESTFLAGS ?=
 SCALE ?= 0.1
 FUZZTIME ?= 1m
 TARGETS ?=
+STANDIN ?=
+DECLARE ?=
+NAMES ?=
 
 CONTROLLER_GEN = $$(hack/tool.sh tools controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
 GOLANGCI_LINT = $$(hack/tool.sh lint golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
@@ -38,8 +41,12 @@ out/wmcb.exe:
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/wmcb
 
 .PHONY: payload
-payload: ## Pack the stand-in payload into out/payload (SCALE=1 for real sizes)
-	go run ./hack/payload stand-in --out out/payload --scale $(SCALE)
+payload: ## Build kubelet & co. for Windows from source, pack them into out/payload (about 20 minutes once; DECLARE=file, STANDIN=1)
+	go run ./hack/payload $(if $(STANDIN),stand-in --scale $(SCALE),build $(if $(DECLARE),--declare $(DECLARE))) --out out/payload
+
+.PHONY: repro
+repro: ## Build the agent and the payload twice and compare their SHA-256 (about 25 minutes; NAMES="wmcb.exe host-local.exe" for some)
+	go run ./hack/payload repro $(NAMES)
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl once (about 12 minutes)
@@ -61,13 +68,14 @@ test-chaos: controlplane ## Run the crash matrix (build tag chaos; minutes)
 .PHONY: lint
 lint: ## Lint, with the import arrows of docs/architecture.md
 	$(GOLANGCI_LINT) run ./...
-	GOOS=windows $(GOLANGCI_LINT) run ./cmd/wmcb/... ./pkg/agent/...
+	GOOS=windows $(GOLANGCI_LINT) run ./cmd/wmcb/... ./pkg/agent/... ./test/windows/...
 
 .PHONY: generate
 generate: ## Write all generated files
 	$(CONTROLLER_GEN) object paths=./pkg/apis/...
 	$(CONTROLLER_GEN) crd paths=./pkg/apis/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=windows-machine-operator paths=. paths=./controllers/... paths=./pkg/ticket/... paths=./pkg/facts/... output:rbac:dir=config/rbac
+	go run ./hack/evidence
 
 .PHONY: verify
 verify: ## Check generated files, documents, and that the product links no test code

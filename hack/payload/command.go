@@ -20,7 +20,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(packCommand(), standInCommand(), verifyCommand())
+	root.AddCommand(buildCommand(), packCommand(), reproCommand(), standInCommand(), verifyCommand())
 	return root
 }
 

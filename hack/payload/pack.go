@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
@@ -25,7 +27,9 @@ var (
 
 // entry is a file to pack, as the list file writes it.
 type entry struct {
-	File    string `json:"file"`
+	File string `json:"file"`
+	// URL is where a declared file is fetched from, instead of File.
+	URL     string `json:"url"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Licence string `json:"licence"`
@@ -33,8 +37,8 @@ type entry struct {
 	SHA256  string `json:"sha256"`
 }
 
-func readList(path string) ([]entry, error) {
-	f, err := os.Open(path)
+func readList(file string) ([]entry, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +55,43 @@ func readList(path string) ([]entry, error) {
 		return nil, fmt.Errorf("%w: %w", errList, err)
 	}
 	for i := range entries {
-		e := &entries[i]
-		if e.File == "" {
-			return nil, fmt.Errorf("%w: entry %d has no file", errList, i+1)
-		}
-		if e.Name == "" {
-			e.Name = filepath.Base(e.File)
-		}
-		if !filepath.IsAbs(e.File) {
-			e.File = filepath.Join(filepath.Dir(path), e.File)
+		if err := entries[i].complete(filepath.Dir(file)); err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", errList, i+1, err)
 		}
 	}
 	return entries, nil
+}
+
+// complete fills what may be left out. Relative files lie below dir.
+func (e *entry) complete(dir string) error {
+	switch {
+	case (e.File == "") == (e.URL == ""):
+		return errors.New("it must have exactly one of file and url")
+	case e.URL != "":
+		return e.completeURL()
+	}
+	if e.Name == "" {
+		e.Name = filepath.Base(e.File)
+	}
+	if !filepath.IsAbs(e.File) {
+		e.File = filepath.Join(dir, e.File)
+	}
+	return nil
+}
+
+// completeURL names the entry after the last part of its address.
+func (e *entry) completeURL() error {
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return err
+	}
+	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
+		return fmt.Errorf("url %s is not one of http or https", e.URL)
+	}
+	if e.Name == "" {
+		e.Name = path.Base(u.Path)
+	}
+	return nil
 }
 
 func readFolder(dir string, common entry) ([]entry, error) {
@@ -88,6 +117,9 @@ func pack(out string, entries []entry) (*payload.Store, error) {
 	}
 	var sources []payload.Source
 	for _, e := range entries {
+		if e.URL != "" {
+			return nil, fmt.Errorf("%w: %s: a url is for files that build --declare names", errList, e.URL)
+		}
 		if err := check(e); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.File, err)
 		}
@@ -112,8 +144,8 @@ func check(e entry) error {
 	if _, err := io.Copy(sum, f); err != nil {
 		return err
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != e.SHA256 {
-		return errSHA256
+	if got := hex.EncodeToString(sum.Sum(nil)); got != e.SHA256 {
+		return fmt.Errorf("%w: it has %s, the list says %s", errSHA256, got, e.SHA256)
 	}
 	return nil
 }

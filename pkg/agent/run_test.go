@@ -361,6 +361,8 @@ func TestServiceEnds(t *testing.T) {
 }
 
 // TestPowerCut in the middle of a run: the machine boots, the service starts and ends what was begun.
+//
+//evidence:fake reboot
 func TestPowerCut(t *testing.T) {
 	slow := func(ctx context.Context, p *fake.Process) int {
 		_ = p.Sleep(ctx, 10*time.Second)

@@ -129,7 +129,8 @@ func (cp *ControlPlane) KubectlPath() string { return filepath.Join(cp.bin, "kub
 // Kubectl runs kubectl as the admin and returns its standard output, at most 16 MiB. The error carries what it wrote to
 // standard error. Its cache and preferences stay in the data folder.
 func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, cp.KubectlPath(), append([]string{"--kubeconfig", cp.KubeconfigPath()}, args...)...)
+	cache := filepath.Join(cp.folder.path, fmt.Sprintf("kubectl-%d", cp.kinds.Load()))
+	cmd := exec.CommandContext(ctx, cp.KubectlPath(), append([]string{"--kubeconfig", cp.KubeconfigPath(), "--cache-dir", cache}, args...)...)
 	cmd.Dir = cp.folder.path
 	cmd.Env = childEnv(cp.folder.path)
 	stdout := limitedBuffer{limit: maxKubectlOutput}

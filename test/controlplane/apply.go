@@ -55,7 +55,8 @@ func (cp *ControlPlane) Apply(ctx context.Context, manifest []byte) error {
 }
 
 // InstallCRDs applies the CustomResourceDefinitions of YAML files, or of the .yaml files directly in a folder, and returns
-// once all of them are established and served.
+// once all of them are established and served, and known to the next Kubectl: it would believe its cache for hours, and asks again only when it does not
+// find the name of a kind, not for a category.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error {
 	files, err := manifestFiles(paths)
 	if err != nil {
@@ -95,6 +96,7 @@ func (cp *ControlPlane) installCRDs(ctx context.Context, objects []*unstructured
 			return fmt.Errorf("installing CRD %s: %w", o.GetName(), err)
 		}
 	}
+	cp.kinds.Add(1)
 	return nil
 }
 
@@ -235,4 +237,21 @@ func (a *applier) resource(o *unstructured.Unstructured) (dynamic.ResourceInterf
 		o.SetNamespace(namespace)
 	}
 	return a.client.Resource(mapping.Resource).Namespace(namespace), nil
+}
+
+// readFile reads a whole file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return b, nil
 }

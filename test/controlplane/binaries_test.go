@@ -2,182 +2,81 @@ package controlplane
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/windowsmachine/operator/hack/gobuild"
 )
 
-// countingBuilder writes an executable for every program and counts.
-func countingBuilder(n *atomic.Int32) builder {
-	return func(_ context.Context, _ source, _ program, out string) error {
-		n.Add(1)
-		return os.WriteFile(out, []byte("#!"), 0o700)
+const goMod = `module example.com/x
+
+tool k8s.io/kubernetes/cmd/kubectl
+
+require k8s.io/kubernetes v1.37.2 // indirect
+
+require go.etcd.io/etcd/server/v3 v3.7.3
+`
+
+// module is a tools module with changes.
+func module(changes map[string]string) gobuild.Module {
+	m := gobuild.Module{Dir: "dir", Files: map[string][]byte{
+		"go.mod": []byte(goMod), "go.sum": []byte("sum"), etcdMain: []byte("package main"),
+	}}
+	for name, content := range changes {
+		m.Files[name] = []byte(content)
 	}
+	return m
 }
 
-// names lists what is in a folder.
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
+func TestNewBinaries(t *testing.T) {
+	set, err := newBinaries(module(nil), "go1.26", "linux", "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
+	if !strings.HasPrefix(set.Folder, "controlplane-v1.37.2-etcd-v3.7.3-") || set.OS != "linux" || set.Arch != "amd64" || set.Dir != "dir" {
+		t.Errorf("%+v", set)
 	}
-	return out
-}
-
-func TestBuildOnceAmongMany(t *testing.T) {
-	cache := t.TempDir()
-	dir := filepath.Join(cache, "key")
-	var built atomic.Int32
-	var g errgroup.Group
-	for range 8 {
-		g.Go(func() error { return buildOnce(t.Context(), &tailBuffer{}, source{}, dir, countingBuilder(&built)) })
+	var names []string
+	for _, p := range set.Programs {
+		names = append(names, p.Name)
 	}
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := int(built.Load()), len(programs()); got != want {
-		t.Errorf("%d programs were built, want %d", got, want)
-	}
-	if !complete(dir) {
-		t.Error("the folder is not complete")
-	}
-	if diff := cmp.Diff([]string{"controlplane.lock", "key"}, names(t, cache)); diff != "" {
+	if diff := cmp.Diff([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"}, names); diff != "" {
 		t.Error(diff)
 	}
+	for _, mod := range []string{"module x\nrequire k8s.io/kubernetes v1.37.2\n", "module x\nrequire go.etcd.io/etcd/server/v3 v3.7.3\n"} {
+		if _, err := newBinaries(module(map[string]string{"go.mod": mod}), "go1.26", "linux", "amd64"); !errors.Is(err, gobuild.ErrNoVersion) {
+			t.Errorf("%q: %v", mod, err)
+		}
+	}
 }
 
-func TestBuildOnceAfterTrouble(t *testing.T) {
-	cache := t.TempDir()
-	dir := filepath.Join(cache, "key")
-	for _, path := range []string{dir, filepath.Join(cache, buildPrefix+"1"), filepath.Join(cache, "another-key")} {
-		if err := os.Mkdir(path, 0o755); err != nil {
+func TestKeyCoversEverythingThatDecidesTheContent(t *testing.T) {
+	key := func(changes map[string]string, goVersion, goos, goarch string) string {
+		set, err := newBinaries(module(changes), goVersion, goos, goarch)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return set.Folder
 	}
-	writeFile(t, filepath.Join(dir, "etcd"), "half a folder")
-	broken := errors.New("broken")
-	fail := func(_ context.Context, _ source, p program, out string) error {
-		if p.name == "kubectl" {
-			return broken
+	keys := map[string]string{
+		"as it is":     key(nil, "go1.26", "linux", "amd64"),
+		"go.sum":       key(map[string]string{"go.sum": "other"}, "go1.26", "linux", "amd64"),
+		"go.mod":       key(map[string]string{"go.mod": goMod + "\n"}, "go1.26", "linux", "amd64"),
+		"etcd main":    key(map[string]string{etcdMain: "package main\n"}, "go1.26", "linux", "amd64"),
+		"go version":   key(nil, "go1.27", "linux", "amd64"),
+		"os":           key(nil, "go1.26", "darwin", "amd64"),
+		"architecture": key(nil, "go1.26", "linux", "arm64"),
+	}
+	seen := map[string]string{}
+	for what, k := range keys {
+		if other, ok := seen[k]; ok {
+			t.Errorf("%q and %q have the same key %s", what, other, k)
 		}
-		return os.WriteFile(out, nil, 0o700)
-	}
-	if err := buildOnce(t.Context(), &tailBuffer{}, source{}, dir, fail); !errors.Is(err, broken) {
-		t.Errorf("error %v", err)
-	}
-	if complete(dir) {
-		t.Error("a failed build is complete")
-	}
-	if diff := cmp.Diff([]string{"another-key", "controlplane.lock"}, names(t, cache)); diff != "" {
-		t.Errorf("after a failed build: %s", diff)
-	}
-	var built atomic.Int32
-	if err := buildOnce(t.Context(), &tailBuffer{}, source{}, dir, countingBuilder(&built)); err != nil {
-		t.Fatal(err)
-	}
-	if !complete(dir) {
-		t.Error("the second build is not complete")
-	}
-}
-
-func TestBuildOnceStopsWaitingWithItsContext(t *testing.T) {
-	cache := t.TempDir()
-	lock, err := lockFile(t.Context(), filepath.Join(cache, "controlplane.lock"), func() { t.Error("waits for nobody") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var built atomic.Int32
-	var progress tailBuffer
-	err = buildOnce(ctx, &progress, source{}, filepath.Join(cache, "key"), countingBuilder(&built))
-	if !errors.Is(err, context.Canceled) || built.Load() != 0 {
-		t.Errorf("error %v after %d builds", err, built.Load())
-	}
-	if !strings.Contains(progress.String(), "waiting for another process") {
-		t.Errorf("progress %q does not say why it waits", progress.String())
-	}
-}
-
-func TestComplete(t *testing.T) {
-	tests := map[string]struct {
-		change func(t *testing.T, dir string)
-		want   bool
-	}{
-		"whole":          {change: func(*testing.T, string) {}, want: true},
-		"one is missing": {change: func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "kubectl")) }},
-		"one may not be run": {change: func(t *testing.T, dir string) {
-			if err := os.Chmod(filepath.Join(dir, "etcd"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"no folder": {change: func(t *testing.T, dir string) { remove(t, dir) }},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "key")
-			var n atomic.Int32
-			if err := buildOnce(t.Context(), &tailBuffer{}, source{}, dir, countingBuilder(&n)); err != nil {
-				t.Fatal(err)
-			}
-			tt.change(t, dir)
-			if got := complete(dir); got != tt.want {
-				t.Errorf("complete = %v", got)
-			}
-		})
-	}
-}
-
-func remove(t *testing.T, path string) {
-	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var progress bytes.Buffer
-		done := errors.New("done")
-		err := withHeartbeat(&progress, "2/4 kube-apiserver", func() error {
-			<-time.After(2*heartbeat + time.Second)
-			return done
-		})
-		if !errors.Is(err, done) {
-			t.Errorf("error %v", err)
-		}
-		want := "2/4 kube-apiserver: still compiling after 20 s\n2/4 kube-apiserver: still compiling after 40 s\n"
-		if diff := cmp.Diff(want, progress.String()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func TestBuildArgs(t *testing.T) {
-	args := buildArgs(source{kubernetes: "v1.37.2", minor: "37"}, program{"kubectl", "k8s.io/kubernetes/cmd/kubectl"}, "/out/kubectl")
-	all := strings.Join(args, " ")
-	for _, want := range []string{
-		"-trimpath", "-X k8s.io/component-base/version.gitVersion=v1.37.2 ", "-X k8s.io/client-go/pkg/version.gitMinor=37 ",
-		"-o /out/kubectl k8s.io/kubernetes/cmd/kubectl",
-	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q lacks %q", all, want)
-		}
+		seen[k] = what
 	}
 }
 
@@ -188,7 +87,7 @@ func TestBinariesAreThereAfterTheFirstTime(t *testing.T) {
 	}
 	// Without a PATH there is no go command to start.
 	t.Setenv("PATH", t.TempDir())
-	var progress tailBuffer
+	var progress bytes.Buffer
 	second, err := Binaries(t.Context(), &progress)
 	if err != nil || second != first || progress.String() != "" {
 		t.Errorf("again: %q, %v, progress %q", second, err, progress.String())

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -31,6 +32,10 @@ type ControlPlane struct {
 	ca      *authority
 	admin   *rest.Config
 	spawner *spawner
+	// relay is nil without Options.Address.
+	relay *relay
+	// kinds counts the times that InstallCRDs has run. What kubectl has learned before of the kinds that there are is of no use then.
+	kinds atomic.Int64
 
 	mu sync.Mutex
 	// running are the components in the order of their start; nil after Stop.
@@ -74,6 +79,12 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := cp.startAPIServer(ctx); err != nil {
 		return err
 	}
+	if cp.network.address != nil {
+		var err error
+		if cp.relay, err = startRelay(cp.network.address, cp.port.port); err != nil {
+			return err
+		}
+	}
 	if cp.opts.NoControllerManager {
 		return nil
 	}
@@ -112,9 +123,13 @@ func (cp *ControlPlane) prepare() error {
 
 // files are the certificates, keys and kubeconfigs by name.
 func (cp *ControlPlane) files() (map[string][]byte, error) {
+	addresses := []net.IP{net.IPv4(127, 0, 0, 1), cp.network.apiServiceIP}
+	if cp.network.address != nil {
+		addresses = append(addresses, cp.network.address)
+	}
 	api, err := cp.ca.server("kube-apiserver",
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		[]net.IP{net.IPv4(127, 0, 0, 1), cp.network.apiServiceIP})
+		addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +217,7 @@ func (cp *ControlPlane) Stop() error {
 		return cp.stopErr
 	}
 	cp.stopped = true
-	var errs []error
+	errs := []error{cp.relay.close()}
 	for i := len(cp.running) - 1; i >= 0; i-- {
 		errs = append(errs, cp.running[i].stop(stopGrace))
 	}

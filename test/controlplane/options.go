@@ -17,6 +17,8 @@ type Options struct {
 	Dir string
 	// Port is the API server's port on 127.0.0.1; 0: a free one.
 	Port int
+	// Address is an address of this machine under which nodes that are not on the loopback interface reach the API server. Empty: none.
+	Address string
 	// ServiceCIDR is the range of service addresses, default 10.96.0.0/16.
 	ServiceCIDR string
 	// NodeCIDRs is the range from which each node is given a /24 (IPv4) as spec.podCIDR. Empty: nodes are given none.
@@ -35,6 +37,8 @@ type network struct {
 	// apiServiceIP is the address of the service "kubernetes", the first of the range.
 	apiServiceIP net.IP
 	nodeCIDRs    string
+	// address is Options.Address, nil for none.
+	address net.IP
 }
 
 func (o Options) network() (network, error) {
@@ -56,5 +60,13 @@ func (o Options) network() (network, error) {
 		}
 	}
 	first := services.Masked().Addr().Next()
-	return network{serviceCIDR: services.Masked().String(), apiServiceIP: first.AsSlice(), nodeCIDRs: o.NodeCIDRs}, nil
+	n := network{serviceCIDR: services.Masked().String(), apiServiceIP: first.AsSlice(), nodeCIDRs: o.NodeCIDRs}
+	if o.Address != "" {
+		address, err := netip.ParseAddr(o.Address)
+		if err != nil {
+			return network{}, fmt.Errorf("address: %w", err)
+		}
+		n.address = address.AsSlice()
+	}
+	return n, nil
 }

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windowsmachine/operator/hack/gobuild"
 )
 
 func testServingCertificate(t *testing.T, cp *ControlPlane) {
@@ -136,7 +138,7 @@ metadata: {name: %[1]ss.example.com}
 spec:
   group: example.com
   scope: Namespaced
-  names: {plural: %[1]ss, singular: %[1]s, kind: %[2]s}
+  names: {plural: %[1]ss, singular: %[1]s, kind: %[2]s, categories: [%[1]s-parts]}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}
   - {name: v0, served: false, storage: false, schema: {openAPIV3Schema: {type: object}}}
@@ -174,8 +176,15 @@ func testInstallCRDs(t *testing.T, cp *ControlPlane) {
 	writeFile(t, filepath.Join(dir, "gizmo.yaml"), fmt.Sprintf(widgetCRD, "gizmo", "Gizmo"))
 	single := filepath.Join(t.TempDir(), "gear.yaml")
 	writeFile(t, single, fmt.Sprintf(widgetCRD, "gear", "Gear"))
+	// From now on kubectl knows what kinds there are, and would not ask again for a category.
+	if out, err := cp.Kubectl(t.Context(), "get", "namespaces"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	if err := cp.InstallCRDs(t.Context(), dir, single); err != nil {
 		t.Fatal(err)
+	}
+	if out, err := cp.Kubectl(t.Context(), "get", "gear-parts"); err != nil {
+		t.Errorf("a category that is new: %v: %s", err, out)
 	}
 	for _, plural := range []string{"gizmos", "gears"} {
 		if out, err := cp.Kubectl(t.Context(), "get", "--raw", "/apis/example.com/v1/"+plural); err != nil {
@@ -233,13 +242,21 @@ func testKubectl(t *testing.T, cp *ControlPlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := findSource()
+	root, err := gobuild.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := gobuild.OpenModule(filepath.Join(root, sourceFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := m.Version("k8s.io/kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Both kubectl and the server report the version that was built.
-	if got := strings.Count(string(out), `"gitVersion": "`+src.kubernetes+`"`); got != 2 {
-		t.Errorf("%s occurs %d times in %s", src.kubernetes, got, out)
+	if got := strings.Count(string(out), `"gitVersion": "`+version+`"`); got != 2 {
+		t.Errorf("%s occurs %d times in %s", version, got, out)
 	}
 	_, err = cp.Kubectl(t.Context(), "get", "configmap", "none")
 	var exit *exec.ExitError

@@ -17,6 +17,8 @@ import (
 const workerRole = "node-role.kubernetes.io/worker"
 
 // TestHostByHand is an admin's own machine: joined with a key of its own, and brought back to what it was.
+//
+//evidence:fake upload facts node
 func TestHostByHand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, run.calm)

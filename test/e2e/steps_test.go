@@ -19,6 +19,10 @@ import (
 // maxLag is how far the STEP column may be behind the agent.
 const maxLag = 2 * time.Second
 
+// maxOtherChanges is how often a WindowsHost may be changed for other things than a step that begins: made, finalizer, each condition on the way to
+// the first plan, progress of the upload, the end of each of two plans, the lost link, the ticket, the node.
+const maxOtherChanges = 24
+
 // sighting is a step as `kubectl get winhost -w` shows it.
 type sighting struct {
 	step string
@@ -47,7 +51,8 @@ func (r *rig) watchSteps(m *machine) (worst time.Duration) {
 	recorded := r.record(m.name)
 	r.join(hostOf(m, withProfile(profileBridge)))
 	r.untilReady(m.name)
-	seen, next := recorded(), 0
+	seen, changes := recorded()
+	next, begun := 0, 0
 	steps := map[string]bool{}
 	for _, e := range r.journal(m) {
 		if e.Code != agent.CodeStepStarted {
@@ -59,18 +64,24 @@ func (r *rig) watchSteps(m *machine) (worst time.Duration) {
 			r.t.Fatalf("step %q of the journal was not shown in its turn; shown after the one before: %v", step, seen[next:])
 		}
 		next += i + 1
+		begun++
 		steps[e.Step] = true
 		worst = max(worst, seen[next-1].at.Sub(e.Time))
 	}
 	if len(steps) < 6 {
 		r.t.Errorf("the journal has only the steps %v", steps)
 	}
-	r.t.Logf("%d different steps, %d changes of STEP shown; the largest lag is %s", len(steps), len(seen), worst.Round(time.Millisecond))
+	// What a host costs the API server is bounded by its steps: each is shown once, and what comes before and after them is a handful.
+	if limit := begun + maxOtherChanges; changes > limit {
+		r.t.Errorf("the WindowsHost was changed %d times for %d steps, want at most %d", changes, begun, limit)
+	}
+	r.t.Logf("%d different steps, %d begun, %d changes of STEP shown, %d changes of the WindowsHost; the largest lag is %s",
+		len(steps), begun, len(seen), changes, worst.Round(time.Millisecond))
 	return worst
 }
 
-// record begins a watch on the host of that name and returns what gives the steps that were shown so far.
-func (r *rig) record(name string) func() []sighting {
+// record begins a watch on the host of that name and returns what gives the steps that were shown so far, and how often the host was changed.
+func (r *rig) record(name string) func() ([]sighting, int) {
 	r.t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -86,12 +97,14 @@ func (r *rig) record(name string) func() []sighting {
 	}
 	var mu sync.Mutex
 	var seen []sighting
+	changes := 0
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for e := range w.ResultChan() {
 			h, ok := e.Object.(*v1alpha1.WindowsHost)
 			mu.Lock()
+			changes++
 			if ok && h.Status.Step != "" && (len(seen) == 0 || seen[len(seen)-1].step != h.Status.Step) {
 				seen = append(seen, sighting{h.Status.Step, time.Now()})
 			}
@@ -99,9 +112,9 @@ func (r *rig) record(name string) func() []sighting {
 		}
 	}()
 	r.afterwards(func(context.Context) { w.Stop(); <-done })
-	return func() []sighting {
+	return func() ([]sighting, int) {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.Clone(seen)
+		return slices.Clone(seen), changes
 	}
 }

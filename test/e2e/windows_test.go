@@ -73,6 +73,8 @@ func TestHostnameInCapitals(t *testing.T) {
 }
 
 // TestMissingFeatureTakesOneReboot: a machine that is no node yet may be restarted, once.
+//
+//evidence:fake enable-features reboot
 func TestMissingFeatureTakesOneReboot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, run.calm)
@@ -109,7 +111,8 @@ func TestMissingFeatureTakesOneReboot(t *testing.T) {
 	if !m.Machine().Dump().Features["Containers"].Enabled {
 		t.Error("the feature is not enabled")
 	}
-	shown := slices.ContainsFunc(recorded(), func(s sighting) bool { return strings.HasSuffix(s.step, " enable-features") })
+	steps, _ := recorded()
+	shown := slices.ContainsFunc(steps, func(s sighting) bool { return strings.HasSuffix(s.step, " enable-features") })
 	if events := r.events(h, "Rebooting"); len(events) == 0 || !shown {
 		t.Errorf("%d events tell of the reboot, the step was shown: %t", len(events), shown)
 	}

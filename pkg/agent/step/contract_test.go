@@ -107,6 +107,9 @@ func contractCases() []contractCase {
 }
 
 // TestContract: out of sync, applied, in sync, applied again without a change, removed, out of sync, and the machine as it was.
+//
+//evidence:fake write-credentials set-environment make-directories exclude-from-defender install-files import-certificates
+//evidence:fake open-firewall join-network set-routes start-service
 func TestContract(t *testing.T) {
 	for _, tc := range contractCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -179,6 +182,7 @@ func TestStaleAfterLostRun(t *testing.T) {
 	})
 }
 
+//evidence:fake enable-features
 func TestFeatureNeedsReboot(t *testing.T) {
 	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
 		p := plan.Plan{Features: []plan.Feature{{Name: "Containers"}}}

@@ -30,6 +30,7 @@ func (r *rig) join(h *hostsim.Host, name string) {
 	r.eventually(name+" is Ready", 30*time.Second, func() bool { return r.isReady(name) })
 }
 
+//evidence:fake node
 func TestNodeBecomesReadyAndStaysSo(t *testing.T) {
 	r := newRig(t)
 	const name = "WIN-Worker-1"
