@@ -87,9 +87,9 @@ func (a *Agent) keepBlobs(st state) ([]string, error) {
 	return append(keep, s.Blobs...), nil
 }
 
-// garbage returns the names that are not to be kept.
+// garbage returns the names that are not to be kept. What has arrived of a blob is kept like the blob.
 func garbage(names, keep []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(keep, n) })
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(keep, strings.TrimSuffix(n, partSuffix)) })
 }
 
 // verified returns those of digests that the machine holds, each checked by hashing all of it.

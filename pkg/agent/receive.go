@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/windowsmachine/operator/pkg/agent/disk"
@@ -40,9 +41,6 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 		return stored, err
 	}
 	defer func() { _ = release() }()
-	if err := a.dropParts(); err != nil {
-		return stored, err
-	}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	r := bufio.NewReader(newIdleReader(reading, a.sys.Clock, in))
@@ -53,21 +51,28 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 	if err != nil {
 		return stored, err
 	}
-	need, err := a.need(ctx, offer)
+	parts, err := a.parts(offer)
 	if err != nil {
 		return stored, err
 	}
-	if err := payload.WriteMessage(out, payload.Need{Need: need}); err != nil {
+	need, err := a.need(ctx, offer, parts)
+	if err != nil {
 		return stored, err
 	}
-	if len(need) == 0 {
+	if err := payload.WriteMessage(out, need); err != nil {
+		return stored, err
+	}
+	if len(need.Need) == 0 {
 		return stored, nil
 	}
-	err = payload.ReadFrames(r, payload.DefaultLimits(), func(digest string, _ int64, r io.Reader) error {
-		if err := a.putBlob(ctx, digest, r); err != nil {
+	err = payload.ReadFrames(r, payload.DefaultLimits(), func(b payload.Incoming, r io.Reader) error {
+		if !asked(b, need) {
+			return fmt.Errorf("blob %s from byte %d: %w", b.Digest, b.From, errNotAsked)
+		}
+		if err := a.putBlob(ctx, b, r); err != nil {
 			return err
 		}
-		stored = append(stored, digest)
+		stored = append(stored, b.Digest)
 		return nil
 	})
 	return stored, err
@@ -75,69 +80,102 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 
 // need remembers the offer and answers it: what the machine does not hold whole. It refuses an offer that the disk has no
 // room for before a byte of it is sent.
-func (a *Agent) need(ctx context.Context, offer payload.Offer) ([]string, error) {
+func (a *Agent) need(ctx context.Context, offer payload.Offer, parts map[string]int64) (payload.Need, error) {
 	var all []string
 	for _, b := range offer.Blobs {
 		all = append(all, b.SHA256)
 	}
 	have, err := a.verified(ctx, all)
 	if err != nil {
-		return nil, err
+		return payload.Need{}, err
 	}
 	if err := a.saveJSON(ctx, stagedFile, staged{APIVersion: stagedVersion, Blobs: all}); err != nil {
-		return nil, err
+		return payload.Need{}, err
 	}
-	need, size := missing(offer, have)
+	need, size := missing(offer, have, parts)
 	free, err := a.sys.Machine.FreeDisk(plan.AgentRoot)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the free disk space: %w", err)
+		return payload.Need{}, fmt.Errorf("asking for the free disk space: %w", err)
 	}
 	if size > free {
-		return nil, fmt.Errorf("%d bytes are needed, %d are free: %w", size, free, system.ErrDiskFull)
+		return payload.Need{}, fmt.Errorf("%d bytes are needed, %d are free: %w", size, free, system.ErrDiskFull)
 	}
 	return need, nil
 }
 
-// missing returns the offered blobs that are not in have, and their size together.
-func missing(offer payload.Offer, have []string) (need []string, size int64) {
+// missing returns the offered blobs that are not in have, with what is there of them, and how many bytes that leaves.
+func missing(offer payload.Offer, have []string, parts map[string]int64) (need payload.Need, size int64) {
 	held := map[string]bool{}
 	for _, d := range have {
 		held[d] = true
 	}
-	need = []string{}
+	need.Need = []string{}
 	for _, b := range offer.Blobs {
-		if !held[b.SHA256] {
-			need = append(need, b.SHA256)
-			size += b.Size
+		if held[b.SHA256] {
+			continue
+		}
+		need.Need = append(need.Need, b.SHA256)
+		size += b.Size - parts[b.SHA256]
+		if n := parts[b.SHA256]; n > 0 {
+			if need.Have == nil {
+				need.Have = map[string]int64{}
+			}
+			need.Have[b.SHA256] = n
 		}
 	}
 	return need, size
 }
 
-func (a *Agent) putBlob(ctx context.Context, digest string, r io.Reader) error {
-	final := disk.Join(blobDir(), digest)
-	if err := disk.Write(ctx, a.sys.Files, final+partSuffix, plan.AccessSecret, r, digest); err != nil {
+// errNotAsked: a blob arrives that was not needed, or its rest from another place than where it ended.
+var errNotAsked = fmt.Errorf("what comes was not asked for: %w", payload.ErrFormat)
+
+func asked(b payload.Incoming, need payload.Need) bool {
+	return slices.Contains(need.Need, b.Digest) && (b.From == 0 || b.From == need.Have[b.Digest])
+}
+
+func (a *Agent) putBlob(ctx context.Context, b payload.Incoming, r io.Reader) error {
+	final := disk.Join(blobDir(), b.Digest)
+	if err := disk.Resume(ctx, a.sys.Files, final+partSuffix, plan.AccessSecret, b.From, r, b.Digest, wasCut); err != nil {
 		return err
 	}
 	if err := a.sys.Files.Rename(final+partSuffix, final); err != nil {
-		return fmt.Errorf("storing blob %s: %w", digest, err)
+		return fmt.Errorf("storing blob %s: %w", b.Digest, err)
 	}
 	return nil
 }
 
-// dropParts deletes what an earlier receive left half written. The caller holds the lock.
-func (a *Agent) dropParts() error {
-	names, err := a.blobNames()
-	if err != nil {
-		return err
+// wasCut reports whether what arrived until then is good, as far as anybody knows: the stream ended, or this program was told to.
+func wasCut(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled)
+}
+
+// parts returns how much is there of the offered blobs that an earlier receive has left half written, and deletes what is of no use. The caller
+// holds the lock.
+func (a *Agent) parts(offer payload.Offer) (map[string]int64, error) {
+	files, err := a.sys.Files.ReadDir(blobDir())
+	if errors.Is(err, system.ErrNotExist) {
+		return nil, nil
 	}
-	for _, n := range names {
-		if !strings.HasSuffix(n, partSuffix) {
+	if err != nil {
+		return nil, fmt.Errorf("listing half-received blobs: %w", err)
+	}
+	size := map[string]int64{}
+	for _, b := range offer.Blobs {
+		size[b.SHA256] = b.Size
+	}
+	parts := map[string]int64{}
+	for _, f := range files {
+		digest, part := strings.CutSuffix(f.Path[strings.LastIndexByte(f.Path, '\\')+1:], partSuffix)
+		if !part {
 			continue
 		}
-		if err := a.sys.Files.Remove(disk.Join(blobDir(), n)); err != nil && !errors.Is(err, system.ErrNotExist) {
-			return fmt.Errorf("deleting a half-received blob: %w", err)
+		if f.Size > 0 && f.Size < size[digest] {
+			parts[digest] = f.Size
+			continue
+		}
+		if err := a.sys.Files.Remove(f.Path); err != nil && !errors.Is(err, system.ErrNotExist) {
+			return nil, fmt.Errorf("deleting a half-received blob: %w", err)
 		}
 	}
-	return nil
+	return parts, nil
 }

@@ -3,13 +3,18 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/windowsmachine/operator/pkg/agent/disk"
 	"github.com/windowsmachine/operator/pkg/agent/step"
@@ -46,11 +51,17 @@ func newSender(t *testing.T, contents ...string) *sender {
 // stream returns what the sender writes when the digests are needed.
 func (s *sender) stream(t *testing.T, digests []string) []byte {
 	t.Helper()
+	return s.answer(t, payload.Need{Need: digests})
+}
+
+// answer returns what the sender writes when that is needed.
+func (s *sender) answer(t *testing.T, need payload.Need) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	if err := payload.WriteMessage(&b, s.offer); err != nil {
 		t.Fatal(err)
 	}
-	if err := payload.WriteFrames(&b, s.store, digests, nil); err != nil {
+	if err := payload.WriteFrames(&b, s.store, need, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -140,6 +151,98 @@ func TestReceiveResumes(t *testing.T) {
 	})
 }
 
+// noise is content that cannot be compressed.
+func noise(t *testing.T, size int) string {
+	t.Helper()
+	b := make([]byte, size)
+	if _, err := rand.NewChaCha8([32]byte{3}).Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestReceiveGoesOn: what has arrived of a blob when the stream is cut is not sent again, however often it is cut.
+func TestReceiveGoesOn(t *testing.T) {
+	const size = 2 << 20
+	s := newSender(t, noise(t, size))
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		need, had, sent := payload.Need{Need: s.digests()}, int64(0), 0
+		for cuts := 0; ; cuts++ {
+			// Each connection carries a third of the blob.
+			in := s.answer(t, need)
+			in = in[:min(len(in), size/3)]
+			sent += len(in)
+			said, res, err := r.receive(in)
+			if cuts > 0 && !cmp.Equal(said, need) {
+				t.Fatalf("the agent needs %v, has %v", said, need)
+			}
+			if err == nil {
+				if res.Code != "" || !slices.Equal(res.Stored, s.digests()) || cuts < 3 {
+					t.Errorf("after %d cuts: %+v", cuts, res)
+				}
+				break
+			}
+			r.wants(err, io.ErrUnexpectedEOF)
+			parts, err := r.a.parts(s.offer)
+			r.must(err)
+			now := parts[s.digests()[0]]
+			if now < had+100<<10 {
+				t.Fatalf("cut %d: %d bytes are there, %d before", cuts, now, had)
+			}
+			had, need.Have = now, parts
+		}
+		// A block of zstd that was under way is lost with each cut.
+		if sent > size+5*(200<<10) {
+			t.Errorf("%d bytes were sent for %d", sent, size)
+		}
+		names, err := r.a.blobNames()
+		if err != nil || !slices.Equal(names, s.digests()) {
+			t.Errorf("blobs %v, %v", names, err)
+		}
+	})
+}
+
+// TestReceiveSpoiledPart: a beginning that is not the blob's, as a loss of power leaves it, costs one transfer and does not stay.
+func TestReceiveSpoiledPart(t *testing.T) {
+	s := newSender(t, noise(t, 300<<10))
+	d := s.digests()[0]
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		r.must(r.a.secureRoot(t.Context()))
+		r.write(disk.Join(blobDir(), d+partSuffix), strings.Repeat("\x00", 1000))
+		need := payload.Need{Need: s.digests(), Have: map[string]int64{d: 1000}}
+		said, res, err := r.receive(s.answer(t, need))
+		if err == nil || res.Code != CodeBlobCorrupt || !cmp.Equal(said, need) {
+			t.Errorf("%v, %+v, need %v", err, res, said)
+		}
+		said, res, err = r.receive(s.stream(t, s.digests()))
+		if err != nil || !slices.Equal(res.Stored, s.digests()) || said.Have != nil {
+			t.Errorf("%v, %+v, need %v", err, res, said)
+		}
+	})
+}
+
+// TestReceiveOnlyWhatWasAsked: a blob that was not needed, or a rest that begins elsewhere, is refused.
+func TestReceiveOnlyWhatWasAsked(t *testing.T) {
+	s := newSender(t, noise(t, 300<<10), "MZ kubelet")
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		for name, need := range map[string]payload.Need{
+			"a beginning that is not there": {Need: s.digests(), Have: map[string]int64{s.digests()[0]: 1000}},
+		} {
+			_, res, err := r.receive(s.answer(t, need))
+			if !errors.Is(err, errNotAsked) || res.Code != CodeTransferInvalid {
+				t.Errorf("%s: %v, %+v", name, err, res)
+			}
+		}
+		offer, _, _ := bytes.Cut(s.stream(t, nil), []byte("\n"))
+		other := newSender(t, "MZ something else")
+		_, frames, _ := bytes.Cut(other.stream(t, other.digests()), []byte("\n"))
+		in := slices.Concat(offer, []byte("\n"), frames)
+		if _, res, err := r.receive(in); !errors.Is(err, errNotAsked) || res.Code != CodeTransferInvalid {
+			t.Errorf("a blob that was not offered: %v, %+v", err, res)
+		}
+	})
+}
+
 // TestReceiveKilled: what a killed receive left half written is gone after the next.
 func TestReceiveKilled(t *testing.T) {
 	s := newSender(t, strings.Repeat("x", 1000))
@@ -159,9 +262,13 @@ func TestReceiveKilled(t *testing.T) {
 func TestReceiveRefuses(t *testing.T) {
 	s := newSender(t, "MZ kubelet")
 	good := s.stream(t, s.digests())
-	flipped := bytes.Clone(good)
-	i := bytes.Index(flipped, []byte("WMOFRAME")) + 8 + 2 + 1
-	flipped[i] ^= 1
+	// Offered and sent under another digest, in hexadecimal and as bytes.
+	raw, err := hex.DecodeString(s.digests()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := sha256.Sum256([]byte("MZ another"))
+	flipped := bytes.Replace(bytes.Replace(good, []byte(s.digests()[0]), []byte(hex.EncodeToString(other[:])), 1), raw, other[:], 1)
 	for _, tc := range []struct {
 		name string
 		in   []byte

@@ -112,7 +112,7 @@ func (e *exchange) send(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("reading what the machine needs: %w", err)
 	}
 	e.plan(need)
-	return payload.WriteFrames(w, e.s.pool.cfg.Store, need.Need, e.progress)
+	return payload.WriteFrames(w, e.s.pool.cfg.Store, need, e.progress)
 }
 
 // plan shows how much there is to send.
@@ -120,7 +120,8 @@ func (e *exchange) plan(need payload.Need) {
 	var total int64
 	for _, d := range need.Need {
 		b, _ := e.s.pool.cfg.Store.Blob(d)
-		total += b.CompressedSize
+		// Of a rest nobody knows what it will be compressed.
+		total += b.CompressedSize * (b.Size - need.Have[d]) / max(b.Size, 1)
 	}
 	e.s.update(func(p *Snapshot) { p.Sent, p.ToSend = 0, total })
 }

@@ -65,7 +65,7 @@ func (r *receiver) answer(w io.Writer, message any) error {
 	return payload.WriteMessage(w, message)
 }
 
-func (r *receiver) put(digest string, _ int64, in io.Reader) error {
+func (r *receiver) put(b payload.Incoming, in io.Reader) error {
 	data, err := io.ReadAll(in)
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func (r *receiver) put(digest string, _ int64, in io.Reader) error {
 	if r.have == nil {
 		r.have = map[string]string{}
 	}
-	r.have[digest] = string(data)
+	r.have[b.Digest] += string(data)
 	last := len(r.stored) - 1
-	r.stored[last] = append(r.stored[last], digest)
+	r.stored[last] = append(r.stored[last], b.Digest)
 	return nil
 }
 

@@ -10,10 +10,11 @@
 // The operator starts `wmcb receive` once and both sides talk over its standard input and output:
 //
 //  1. the operator writes one line of JSON, an Offer, with the digest and size of each blob that the plan needs;
-//  2. the agent answers with one line, a Need, with the digests that it does not hold;
+//  2. the agent answers with one line, a Need, with the digests that it does not hold, and how much of one is there already;
 //  3. the operator writes the frames of those (WriteFrames) and closes standard input, also when none is needed;
 //  4. the agent checks each blob while it writes it, renames it into place, and answers with one line, a Result.
 //
 // An agent that cannot go on answers with a Result that carries a code at once, in the place of the Need or before all frames
-// were read, and exits. Since every complete blob is in place by then, the next receive needs only the rest.
+// were read, and exits. Since every complete blob is in place by then, and the beginning of the one that was under way, the next receive needs only the
+// rest.
 package payload

@@ -23,6 +23,13 @@ import (
 //	  size          8 bytes   uncompressed bytes
 //	  compressed    8 bytes   bytes that follow
 //	  data                    one zstd stream (RFC 8878) of that many bytes
+//	or, of a blob whose beginning is there already,
+//	  mark          1 byte    'R'
+//	  digest       32 bytes   SHA-256 of all the uncompressed bytes
+//	  size          8 bytes   uncompressed bytes in all
+//	  from          8 bytes   how many of them are there
+//	  data                    one zstd stream of the rest, in chunks: 4 bytes with the length, at most maxChunk, and that many bytes;
+//	                          0 is the end
 //	then at the end
 //	  mark          1 byte    'E'
 //	  count         4 bytes   number of blobs before
@@ -34,9 +41,12 @@ const (
 
 	frameMagic  = "WMOFRAME"
 	markBlob    = 'B'
+	markRest    = 'R'
 	markEnd     = 'E'
 	blobHeader  = sha256.Size + 8 + 8
 	frameWindow = 8 << 20
+	// maxChunk bounds a chunk of a rest, in bytes.
+	maxChunk = 64 << 10
 )
 
 // Errors of ReadFrames; ErrSize and ErrDigest also of Store. A stream that ends too early wraps io.ErrUnexpectedEOF.
@@ -68,27 +78,27 @@ func DefaultLimits() Limits {
 	return Limits{MaxBlobs: MaxBlobs, MaxBlobSize: MaxBlobSize, MaxTotal: 4 << 30}
 }
 
-// WriteFrames writes the blobs of s with these digests in this order, streamed from disk. progress, if not nil, is called with
-// the number of compressed bytes sent so far each time that some were sent.
-func WriteFrames(w io.Writer, s *Store, digests []string, progress func(sent int64)) error {
+// WriteFrames writes the blobs of s that are needed in this order, streamed from disk; of one whose beginning is there only the rest, compressed on
+// the way. progress, if not nil, is called with the number of compressed bytes sent so far each time that some were sent.
+func WriteFrames(w io.Writer, s *Store, need Need, progress func(sent int64)) error {
 	header := binary.BigEndian.AppendUint16([]byte(frameMagic), FrameVersion)
 	if _, err := w.Write(header); err != nil {
 		return fmt.Errorf("writing the frame header: %w", err)
 	}
 	count := &countingWriter{w: w, progress: progress}
-	for _, d := range digests {
-		if err := writeFrame(w, count, s, d); err != nil {
+	for _, d := range need.Need {
+		if err := writeFrame(w, count, s, d, need.Have[d]); err != nil {
 			return fmt.Errorf("writing the frame of %s: %w", d, err)
 		}
 	}
-	end := binary.BigEndian.AppendUint32([]byte{markEnd}, uint32(len(digests)))
+	end := binary.BigEndian.AppendUint32([]byte{markEnd}, uint32(len(need.Need)))
 	if _, err := w.Write(end); err != nil {
 		return fmt.Errorf("writing the frame end: %w", err)
 	}
 	return nil
 }
 
-func writeFrame(w io.Writer, data *countingWriter, s *Store, digest string) error {
+func writeFrame(w io.Writer, data *countingWriter, s *Store, digest string, from int64) error {
 	b, ok := s.Blob(digest)
 	if !ok {
 		return ErrUnknownBlob
@@ -96,6 +106,9 @@ func writeFrame(w io.Writer, data *countingWriter, s *Store, digest string) erro
 	raw, err := hex.DecodeString(digest)
 	if err != nil {
 		return fmt.Errorf("decoding the digest: %w", err)
+	}
+	if from > 0 {
+		return writeRest(w, data, s, b, raw, from)
 	}
 	r, err := s.Open(digest)
 	if err != nil {
@@ -109,6 +122,60 @@ func writeFrame(w io.Writer, data *countingWriter, s *Store, digest string) erro
 		return err
 	}
 	_, err = io.CopyN(data, r, b.CompressedSize)
+	return err
+}
+
+func writeRest(w io.Writer, data *countingWriter, s *Store, b Blob, raw []byte, from int64) error {
+	r, err := s.OpenPlain(b.SHA256)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := io.CopyN(io.Discard, r, from); err != nil {
+		return fmt.Errorf("skipping what is there: %w", err)
+	}
+	header := append([]byte{markRest}, raw...)
+	header = binary.BigEndian.AppendUint64(header, uint64(b.Size))
+	header = binary.BigEndian.AppendUint64(header, uint64(from))
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	chunks := &chunkWriter{w: data}
+	enc, err := zstd.NewWriter(chunks, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(restWindow))
+	if err != nil {
+		return fmt.Errorf("preparing to compress: %w", err)
+	}
+	_, err = io.CopyN(enc, r, b.Size-from)
+	if err := errors.Join(err, enc.Close()); err != nil {
+		return fmt.Errorf("compressing the rest: %w", err)
+	}
+	return chunks.end()
+}
+
+// restWindow keeps what compressing on the way takes small, in bytes.
+const restWindow = 1 << 20
+
+// chunkWriter puts a length in front of what is written.
+type chunkWriter struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (c *chunkWriter) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 {
+		n := min(len(p), maxChunk)
+		chunk := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+n), uint32(n)), p[:n]...)
+		if _, err := c.w.Write(chunk); err != nil {
+			return written, err
+		}
+		written += n
+		p = p[n:]
+	}
+	return written, nil
+}
+
+func (c *chunkWriter) end() error {
+	_, err := c.w.Write(make([]byte, 4))
 	return err
 }
 
@@ -127,13 +194,21 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Incoming is a blob that arrives.
+type Incoming struct {
+	Digest string
+	// Size is that of the whole blob. From is how many of its bytes are not sent, since they are there: 0 for all of a blob.
+	Size, From int64
+}
+
 // ReadFrames reads a frame stream up to its end and the end of r, and hands each blob to put as it comes.
 //
-// The reader given to put yields the uncompressed bytes. It returns io.EOF only when exactly size bytes with the frame's digest
-// were read; before that it returns ErrSize or ErrDigest, so put must keep the blob only after it has seen io.EOF. Memory is
+// The reader given to put yields the uncompressed bytes behind From. It returns io.EOF only when exactly those were read and, of a whole blob, have
+// the frame's digest; before that it returns ErrSize or ErrDigest, so put must keep the blob only after it has seen io.EOF, and check the digest
+// itself where From is not 0. Memory is
 // bounded (a window of 8 MiB), whatever the stream says. An error of put ends the reading and is returned wrapped. The
 // dimensions of a blob are checked against lim before put is called.
-func ReadFrames(r io.Reader, lim Limits, put func(digest string, size int64, r io.Reader) error) error {
+func ReadFrames(r io.Reader, lim Limits, put func(b Incoming, r io.Reader) error) error {
 	if err := readHeader(r); err != nil {
 		return err
 	}
@@ -173,7 +248,7 @@ type frameReader struct {
 	r     io.Reader
 	lim   Limits
 	dec   *zstd.Decoder
-	put   func(string, int64, io.Reader) error
+	put   func(Incoming, io.Reader) error
 	count int
 	total int64
 }
@@ -185,8 +260,8 @@ func (f *frameReader) next() (done bool, err error) {
 		return false, cut(err)
 	}
 	switch mark[0] {
-	case markBlob:
-		return false, f.blob()
+	case markBlob, markRest:
+		return false, f.blob(mark[0] == markRest)
 	case markEnd:
 		return true, f.end()
 	}
@@ -211,30 +286,115 @@ func (f *frameReader) end() error {
 	return nil
 }
 
-func (f *frameReader) blob() error {
+func (f *frameReader) blob(rest bool) error {
 	var header [blobHeader]byte
 	if _, err := io.ReadFull(f.r, header[:]); err != nil {
 		return cut(err)
 	}
-	digest := hex.EncodeToString(header[:sha256.Size])
 	size := binary.BigEndian.Uint64(header[sha256.Size:])
-	compressed := binary.BigEndian.Uint64(header[sha256.Size+8:])
-	if err := f.admit(size, compressed); err != nil {
-		return err
+	second := binary.BigEndian.Uint64(header[sha256.Size+8:])
+	in := Incoming{Digest: hex.EncodeToString(header[:sha256.Size])}
+	b := &blobReader{dec: f.dec, sum: sha256.New()}
+	if rest {
+		if err := f.admitRest(size, second); err != nil {
+			return err
+		}
+		in.Size, in.From = int64(size), int64(second)
+		b.data = &chunkReader{r: f.r, left: maxCompressed(in.Size - in.From)}
+	} else {
+		if err := f.admit(size, second); err != nil {
+			return err
+		}
+		in.Size = int64(size)
+		b.want = header[:sha256.Size]
+		b.data = &limitReader{io.LimitedReader{R: f.r, N: int64(second)}}
 	}
-	data := &io.LimitedReader{R: f.r, N: int64(compressed)}
-	if err := f.dec.Reset(data); err != nil {
+	b.left = in.Size - in.From
+	return f.hand(in, b)
+}
+
+// hand gives a blob to put.
+func (f *frameReader) hand(in Incoming, b *blobReader) error {
+	if err := f.dec.Reset(b.data); err != nil {
 		return fmt.Errorf("preparing to decompress: %w", err)
 	}
-	b := &blobReader{data: data, dec: f.dec, want: [sha256.Size]byte(header[:sha256.Size]), left: int64(size), sum: sha256.New()}
-	if err := f.put(digest, int64(size), b); err != nil {
+	if err := f.put(in, b); err != nil {
 		return err
 	}
 	if !errors.Is(b.err, io.EOF) {
-		return fmt.Errorf("%s: %w", digest, ErrUnread)
+		return fmt.Errorf("%s: %w", in.Digest, ErrUnread)
 	}
 	f.count++
-	f.total += int64(size)
+	f.total += in.Size
+	return nil
+}
+
+// admitRest checks the head of a rest; what follows is bounded while it is read.
+func (f *frameReader) admitRest(size, from uint64) error {
+	if err := f.admit(size, 0); err != nil {
+		return err
+	}
+	if from == 0 || from >= size {
+		return fmt.Errorf("%w: %d bytes of %d are there", ErrFormat, from, size)
+	}
+	return nil
+}
+
+// compressed is the compressed bytes of a blob.
+type compressed interface {
+	io.Reader
+	// whole reports whether all of them were read.
+	whole() bool
+}
+
+type limitReader struct{ io.LimitedReader }
+
+func (l *limitReader) whole() bool { return l.N == 0 }
+
+// chunkReader reads chunks up to their end, or left bytes.
+type chunkReader struct {
+	r    io.Reader
+	left int64
+	now  int64
+	err  error
+}
+
+func (c *chunkReader) whole() bool { return errors.Is(c.err, io.EOF) }
+
+// Read implements io.Reader.
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if len(p) == 0 || c.err != nil {
+		return 0, c.err
+	}
+	if c.now == 0 {
+		if c.err = c.next(); c.err != nil {
+			return 0, c.err
+		}
+	}
+	n, err := c.r.Read(p[:min(int64(len(p)), c.now)])
+	c.now -= int64(n)
+	if err != nil {
+		c.err = cut(err)
+	}
+	return n, c.err
+}
+
+// next reads the length of the next chunk; io.EOF is the end.
+func (c *chunkReader) next() error {
+	var length [4]byte
+	if _, err := io.ReadFull(c.r, length[:]); err != nil {
+		return cut(err)
+	}
+	c.now = int64(binary.BigEndian.Uint32(length[:]))
+	c.left -= c.now
+	switch {
+	case c.now == 0:
+		return io.EOF
+	case c.now > maxChunk:
+		return fmt.Errorf("%w: a chunk of %d bytes", ErrLimit, c.now)
+	case c.left < 0:
+		return fmt.Errorf("%w: more compressed bytes than the rest can have", ErrLimit)
+	}
 	return nil
 }
 
@@ -255,9 +415,10 @@ func (f *frameReader) admit(size, compressed uint64) error {
 
 // blobReader yields a blob's bytes and ends with io.EOF only when all is right.
 type blobReader struct {
-	data *io.LimitedReader
+	data compressed
 	dec  *zstd.Decoder
-	want [sha256.Size]byte
+	// want is the digest, nil where only a part is read.
+	want []byte
 	left int64
 	sum  hash.Hash
 	err  error
@@ -288,9 +449,9 @@ func (b *blobReader) finish() error {
 	switch {
 	case n > 0:
 		return ErrSize
-	case !errors.Is(err, io.EOF) || b.data.N > 0:
+	case !errors.Is(err, io.EOF) || !b.data.whole():
 		return b.explain(err)
-	case [sha256.Size]byte(b.sum.Sum(nil)) != b.want:
+	case b.want != nil && !bytes.Equal(b.sum.Sum(nil), b.want):
 		return ErrDigest
 	}
 	return io.EOF
@@ -300,7 +461,9 @@ func (b *blobReader) finish() error {
 func (b *blobReader) explain(err error) error {
 	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
-	case ended && b.data.N > 0:
+	case errors.Is(err, ErrLimit):
+		return err
+	case ended && !b.data.whole():
 		return fmt.Errorf("the stream was cut: %w", io.ErrUnexpectedEOF)
 	case ended:
 		return ErrSize

@@ -35,16 +35,16 @@ func golden(t testing.TB, path string) []byte {
 }
 
 // collect is a put function that keeps what it gets, as a careful agent does.
-func collect(into map[string][]byte) func(string, int64, io.Reader) error {
-	return func(digest string, size int64, r io.Reader) error {
+func collect(into map[string][]byte) func(Incoming, io.Reader) error {
+	return func(b Incoming, r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if err != nil {
 			return err
 		}
-		if int64(len(data)) != size {
+		if int64(len(data)) != b.Size-b.From {
 			return errors.New("size differs from what was read")
 		}
-		into[digest] = data
+		into[b.Digest] = data
 		return nil
 	}
 }
@@ -55,7 +55,7 @@ func TestFramesGolden(t *testing.T) {
 	s := storeOf(t, map[string][]byte{"hello.exe": hello, "bye.exe": bye})
 	var got bytes.Buffer
 	var progress []int64
-	err := WriteFrames(&got, s, []string{digestOf(hello), digestOf(bye)}, func(n int64) { progress = append(progress, n) })
+	err := WriteFrames(&got, s, Need{Need: []string{digestOf(hello), digestOf(bye)}}, func(n int64) { progress = append(progress, n) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestFramesRoundTrip(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var wire bytes.Buffer
-			if err := WriteFrames(&wire, s, tc.need, nil); err != nil {
+			if err := WriteFrames(&wire, s, Need{Need: tc.need}, nil); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string][]byte{}
@@ -118,19 +118,19 @@ func TestFramesRoundTrip(t *testing.T) {
 func TestWriteFramesErrors(t *testing.T) {
 	s := storeOf(t, map[string][]byte{"a.exe": []byte("a")})
 	d := digestOf([]byte("a"))
-	if err := WriteFrames(io.Discard, s, []string{digestOf([]byte("b"))}, nil); !errors.Is(err, ErrUnknownBlob) {
+	if err := WriteFrames(io.Discard, s, Need{Need: []string{digestOf([]byte("b"))}}, nil); !errors.Is(err, ErrUnknownBlob) {
 		t.Errorf("an unknown blob gave %v", err)
 	}
 	for n := range 60 {
 		w := &limitedWriter{left: n}
-		if err := WriteFrames(w, s, []string{d}, nil); !errors.Is(err, io.ErrClosedPipe) {
+		if err := WriteFrames(w, s, Need{Need: []string{d}}, nil); !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatalf("a writer that fails after %d bytes gave %v", n, err)
 		}
 	}
 	if err := os.Remove(s.path(d)); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFrames(io.Discard, s, []string{d}, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := WriteFrames(io.Discard, s, Need{Need: []string{d}}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file gave %v", err)
 	}
 }
@@ -228,11 +228,11 @@ func TestReadFramesRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var read int64
-			err := ReadFrames(&tc.in.Buffer, lim, func(_ string, size int64, r io.Reader) error {
+			err := ReadFrames(&tc.in.Buffer, lim, func(b Incoming, r io.Reader) error {
 				n, err := io.Copy(io.Discard, r)
 				read = n
-				if n > size {
-					t.Errorf("put was given %d bytes of a blob of %d", n, size)
+				if n > b.Size {
+					t.Errorf("put was given %d bytes of a blob of %d", n, b.Size)
 				}
 				return err
 			})
@@ -249,7 +249,7 @@ func TestReadFramesTellsPut(t *testing.T) {
 	z := rawZstd(a)
 	in := newStream().blob(digestOf([]byte("other")), len(a), len(z), z).end(1)
 	var told error
-	err := ReadFrames(&in.Buffer, DefaultLimits(), func(_ string, _ int64, r io.Reader) error {
+	err := ReadFrames(&in.Buffer, DefaultLimits(), func(_ Incoming, r io.Reader) error {
 		_, told = io.ReadAll(r)
 		_, again := r.Read(make([]byte, 1))
 		if !errors.Is(again, ErrDigest) {
@@ -279,7 +279,7 @@ func TestReadFramesPut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			in := newStream().of([]byte("hello")).end(1)
 			calls := 0
-			err := ReadFrames(&in.Buffer, DefaultLimits(), func(_ string, _ int64, r io.Reader) error {
+			err := ReadFrames(&in.Buffer, DefaultLimits(), func(_ Incoming, r io.Reader) error {
 				calls++
 				return tc.put(r)
 			})
@@ -309,21 +309,132 @@ func TestReadFramesCut(t *testing.T) {
 	}
 }
 
+// TestRestGolden: the form of a rest, whose compressed bytes may be any zstd stream.
+func TestRestGolden(t *testing.T) {
+	want := golden(t, "testdata/rest.hex")
+	hello := []byte("hello")
+	got := map[string][]byte{}
+	err := ReadFrames(bytes.NewReader(want), DefaultLimits(), func(b Incoming, r io.Reader) error {
+		if d := cmp.Diff(Incoming{Digest: digestOf(hello), Size: 5, From: 2}, b); d != "" {
+			t.Error(d)
+		}
+		return collect(got)(b, r)
+	})
+	if err != nil || string(got[digestOf(hello)]) != "llo" {
+		t.Errorf("%q, %v", got, err)
+	}
+	var wire bytes.Buffer
+	need := Need{Need: []string{digestOf(hello)}, Have: map[string]int64{digestOf(hello): 2}}
+	if err := WriteFrames(&wire, pack(t, t.TempDir(), source("hello.exe", hello)), need, nil); err != nil {
+		t.Fatal(err)
+	}
+	// Up to the length of the first chunk.
+	const head = len(frameMagic) + 2 + 1 + blobHeader
+	if d := cmp.Diff(hex.Dump(want[:head]), hex.Dump(wire.Bytes()[:head])); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestRest: of a blob whose beginning is there only the rest travels, in bounded memory and chunks; wherever that is cut, the reader says so.
+func TestRest(t *testing.T) {
+	text := bytes.Repeat([]byte("kubelet.exe "), 40_000)
+	noise := noiseBytes(7, 300<<10)
+	s := pack(t, t.TempDir(), source("text.exe", text), source("noise.exe", noise))
+	for _, from := range []int64{1, 1000, int64(len(noise)) - 1} {
+		need := Need{Need: []string{digestOf(text), digestOf(noise)}, Have: map[string]int64{digestOf(noise): from}}
+		var wire bytes.Buffer
+		if err := WriteFrames(&wire, s, need, nil); err != nil {
+			t.Fatal(err)
+		}
+		if limit := 100<<10 + len(noise) - int(from); wire.Len() > limit {
+			t.Errorf("%d bytes were sent for a rest of %d", wire.Len(), len(noise)-int(from))
+		}
+		got := map[string][]byte{}
+		var in []Incoming
+		err := ReadFrames(bytes.NewReader(wire.Bytes()), DefaultLimits(), func(b Incoming, r io.Reader) error {
+			in = append(in, b)
+			return collect(got)(b, r)
+		})
+		want := []Incoming{{Digest: digestOf(text), Size: int64(len(text))}, {Digest: digestOf(noise), Size: int64(len(noise)), From: from}}
+		if d := cmp.Diff(want, in); err != nil || d != "" {
+			t.Fatalf("%v: %s", err, d)
+		}
+		if !bytes.Equal(got[digestOf(noise)], noise[from:]) || !bytes.Equal(got[digestOf(text)], text) {
+			t.Errorf("from byte %d: something else arrived", from)
+		}
+		for n := 0; n < wire.Len(); n += 1 + wire.Len()/300 {
+			err := ReadFrames(bytes.NewReader(wire.Bytes()[:n]), DefaultLimits(), collect(map[string][]byte{}))
+			if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrSize) || errors.Is(err, ErrFormat) {
+				t.Fatalf("cut at byte %d of %d: %v", n, wire.Len(), err)
+			}
+		}
+	}
+}
+
+func TestRestRefused(t *testing.T) {
+	a := []byte("hello")
+	chunk := func(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) }
+	rest := func(size, from int, data []byte) []byte {
+		raw, err := hex.DecodeString(digestOf(a))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := append(newStream().Bytes(), markRest)
+		b = binary.BigEndian.AppendUint64(append(b, raw...), uint64(size))
+		b = append(binary.BigEndian.AppendUint64(b, uint64(from)), data...)
+		return append(b, markEnd, 0, 0, 0, 1)
+	}
+	z := zstdOf(t, a[2:])
+	none := make([]byte, 4)
+	for name, tc := range map[string]struct {
+		in   []byte
+		want error
+	}{
+		"whole":             {rest(5, 2, append(chunk(z), none...)), nil},
+		"nothing is there":  {rest(5, 0, append(chunk(z), none...)), ErrFormat},
+		"all is there":      {rest(5, 5, append(chunk(z), none...)), ErrFormat},
+		"more is there":     {rest(5, 6, append(chunk(z), none...)), ErrFormat},
+		"beyond an integer": {rest(5, -1, append(chunk(z), none...)), ErrFormat},
+		"shorter":           {rest(9, 2, append(chunk(z), none...)), ErrSize},
+		"longer":            {rest(4, 2, append(chunk(z), none...)), ErrSize},
+		"no zstd stream":    {rest(5, 2, append(chunk([]byte("no zstd at all")), none...)), ErrFormat},
+		"a chunk too large": {rest(5, 2, binary.BigEndian.AppendUint32(nil, maxChunk+1)), ErrLimit},
+		"chunks for ever":   {rest(5, 2, bytes.Repeat(append(chunk(bytes.Repeat([]byte{0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0}, 1000)), []byte{}...), 20)), ErrLimit},
+		"a blob too large":  {rest(1<<30+1, 2, append(chunk(z), none...)), ErrLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ReadFrames(bytes.NewReader(tc.in), DefaultLimits(), func(_ Incoming, r io.Reader) error {
+				_, err := io.Copy(io.Discard, r)
+				return err
+			})
+			if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
 func FuzzReadFrames(f *testing.F) {
 	whole := golden(f, "testdata/frames.hex")
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
+	var rest bytes.Buffer
+	text := bytes.Repeat([]byte("hello"), 100)
+	if err := WriteFrames(&rest, pack(f, f.TempDir(), source("a.exe", text)), Need{Need: []string{digestOf(text)}, Have: map[string]int64{digestOf(text): 50}}, nil); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(rest.Bytes())
 	f.Add(newStream().blob(digestOf(nil), 1<<20, 20, zstdOf(f, make([]byte, 1<<20))).end(1).Bytes())
 	lim := Limits{MaxBlobs: 4, MaxBlobSize: 1 << 20, MaxTotal: 2 << 20}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var total int64
-		err := ReadFrames(bytes.NewReader(in), lim, func(digest string, size int64, r io.Reader) error {
+		err := ReadFrames(bytes.NewReader(in), lim, func(b Incoming, r io.Reader) error {
 			data, err := io.ReadAll(r)
 			total += int64(len(data))
-			if int64(len(data)) > size {
-				t.Errorf("blob of %d bytes yields %d", size, len(data))
+			if int64(len(data)) > b.Size-b.From {
+				t.Errorf("blob of %d bytes, %d of them there, yields %d", b.Size, b.From, len(data))
 			}
-			if err == nil && (digestOf(data) != digest || int64(len(data)) != size) {
+			if err == nil && (int64(len(data)) != b.Size-b.From || b.From == 0 && digestOf(data) != b.Digest) {
 				t.Error("a blob that is not what its frame says was accepted")
 			}
 			return err

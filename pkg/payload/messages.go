@@ -26,9 +26,12 @@ type OfferedBlob struct {
 	Size   int64  `json:"size"`
 }
 
-// Need is the agent's answer to an Offer: {"need":["…"]}. The list is present, if empty, and names offered blobs only.
+// Need is the agent's answer to an Offer: {"need":["…"],"have":{"…":…}}. The list is present, if empty, and names offered blobs only.
 type Need struct {
 	Need []string `json:"need"`
+	// Have says of a needed blob how many of its bytes are there from a transfer that was cut. Nobody has checked them; the digest is that of the
+	// whole.
+	Have map[string]int64 `json:"have,omitempty"`
 }
 
 // Result is the agent's last line: {"stored":["…"]}, or {"code":"…","detail":"…"} when it could not go on.
@@ -58,17 +61,24 @@ func (o Offer) Validate() error {
 	return nil
 }
 
-// Validate checks that n names blobs of o only, each once.
+// Validate checks that n names blobs of o only, each once, and that no more of one is there than it has.
 func (n Need) Validate(o Offer) error {
-	open := map[string]bool{}
+	open, size := map[string]bool{}, map[string]int64{}
 	for _, b := range o.Blobs {
-		open[b.SHA256] = true
+		open[b.SHA256], size[b.SHA256] = true, b.Size
 	}
+	needed := map[string]bool{}
 	for _, d := range n.Need {
 		if !open[d] {
 			return fmt.Errorf("%w: a needed blob was not offered, or is needed twice", ErrMessage)
 		}
 		delete(open, d)
+		needed[d] = true
+	}
+	for d, have := range n.Have {
+		if !needed[d] || have <= 0 || have >= size[d] {
+			return fmt.Errorf("%w: %d bytes of a blob are said to be there that is not needed or has no more", ErrMessage, have)
+		}
 	}
 	return nil
 }
@@ -108,7 +118,8 @@ func ParseAnswer(line []byte) (need *Need, result *Result, ok bool) {
 		return nil, nil, false
 	}
 	var both struct {
-		Need *[]string `json:"need"`
+		Need *[]string        `json:"need"`
+		Have map[string]int64 `json:"have"`
 		Result
 	}
 	if err := json.Unmarshal(line, &both); err != nil {
@@ -116,7 +127,7 @@ func ParseAnswer(line []byte) (need *Need, result *Result, ok bool) {
 	}
 	switch {
 	case both.Need != nil:
-		return &Need{Need: *both.Need}, nil, true
+		return &Need{Need: *both.Need, Have: both.Have}, nil, true
 	case both.Code != "" || both.Stored != nil:
 		return nil, &both.Result, true
 	}

@@ -14,6 +14,7 @@ func TestMessagesGolden(t *testing.T) {
 	const hello, bye = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "b49f425a7e1f9cff3856329ada223f2f9d368f15a00cf48df16ca95986137fe8"
 	offer := Offer{Blobs: []OfferedBlob{{SHA256: hello, Size: 5}, {SHA256: bye, Size: 3}}}
 	need := Need{Need: []string{bye}}
+	rest := Need{Need: []string{hello}, Have: map[string]int64{hello: 2}}
 	stored := Result{Stored: []string{bye}}
 	refusal := Result{Stored: []string{}, Code: "DiskFull", Detail: "8 bytes are needed, 5 are free: disk full"}
 
@@ -22,7 +23,7 @@ func TestMessagesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var written bytes.Buffer
-	for _, m := range []any{offer, need, stored, refusal} {
+	for _, m := range []any{offer, need, rest, stored, refusal} {
 		if err := WriteMessage(&written, m); err != nil {
 			t.Fatal(err)
 		}
@@ -36,11 +37,13 @@ func TestMessagesGolden(t *testing.T) {
 		t.Errorf("offer: error %v, -want +got:\n%s", err, diff)
 	}
 	lines := bytes.Split(bytes.TrimSpace(golden), []byte("\n"))
-	if got, _, _ := ParseAnswer(lines[1]); got == nil || !cmp.Equal(need, *got) {
-		t.Errorf("need: got %v, want %v", got, need)
+	for i, want := range []Need{need, rest} {
+		if got, _, _ := ParseAnswer(lines[1+i]); got == nil || !cmp.Equal(want, *got) {
+			t.Errorf("need: got %v, want %v", got, want)
+		}
 	}
 	for i, want := range []Result{stored, refusal} {
-		if _, got, _ := ParseAnswer(lines[2+i]); got == nil || !cmp.Equal(want, *got) {
+		if _, got, _ := ParseAnswer(lines[3+i]); got == nil || !cmp.Equal(want, *got) {
 			t.Errorf("result: got %v, want %v", got, want)
 		}
 	}

@@ -25,6 +25,8 @@ func known() map[string]string {
 		"pkg/agent/receive.go bufio.NewReader":          "a buffer of fixed size; lines by payload.ReadLine, frames by payload.ReadFrames",
 		"pkg/console/serve.go bufio.NewReaderSize":      "a buffer of fixed size; a request that does not fit is refused",
 		"pkg/console/serve.go io.Copy":                  "thrown away",
+		"pkg/console/consoletest/serve.go io.Copy":      "a pipe between a test and its machine",
+		"pkg/payload/copy.go io.Copy":                   "from file to file, whose size the manifest says",
 		"pkg/payload/frames.go zstd.NewReader":          "maxWindow bounds its memory, blobReader the bytes that it yields",
 		"pkg/payload/store.go zstd.NewReader":           "maxWindow bounds its memory, its reader takes a blob's size and one byte",
 		"pkg/transport/ssh/sftp.go io.Copy":             "thrown away",

@@ -330,7 +330,7 @@ func (l *lab) send(digests []string, w io.Writer, need <-chan *payload.Need) err
 	if len(n.Need) == 0 {
 		return nil
 	}
-	return payload.WriteFrames(&counted{w: w, n: &l.sent}, l.store, n.Need, nil)
+	return payload.WriteFrames(&counted{w: w, n: &l.sent}, l.store, *n, nil)
 }
 
 type counted struct {

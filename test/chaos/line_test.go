@@ -413,8 +413,8 @@ func (l *line) troubles(calm *machine) {
 	rows := []trouble{
 		{"cut again and again", func(l *line) {
 			m := l.machine("cut-often", nil)
-			// Further than the largest blob, and not so far that one connection does.
-			after := l.largest + overhead + inFlight
+			// Not as far as the largest blob: a transfer has to go on in the middle of one.
+			after := l.largest/2 + overhead + inFlight
 			m.SetKnobs(hostsim.Knobs{CutAfter: after, Bandwidth: steady})
 			m.cuts = int(total/after) + 1
 			m.join().settled("connection cut again and again", 0)

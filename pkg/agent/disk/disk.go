@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	"github.com/windowsmachine/operator/pkg/agent/system"
@@ -71,13 +72,53 @@ func Write(ctx context.Context, files system.Files, path string, access plan.Acc
 	return nil
 }
 
+// Resume goes on with a file of exactly from bytes, 0 for a new one, as Write does, and digest is that of the whole. On a failure what was written
+// stays when keep says so of the error; what has another digest, or another length at the beginning, never stays.
+func Resume(ctx context.Context, files system.Files, path string, access plan.Access, from int64, r io.Reader, digest string, keep func(error) bool) error {
+	err := resume(ctx, files, path, access, from, r, digest)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrDigest) || !keep(err) {
+		_ = files.Remove(path)
+	}
+	return fmt.Errorf("writing %s: %w", path, err)
+}
+
+func resume(ctx context.Context, files system.Files, path string, access plan.Access, from int64, r io.Reader, digest string) error {
+	if from == 0 {
+		return write(ctx, files, path, access, r, digest)
+	}
+	h := sha256.New()
+	old, err := files.Open(path)
+	if err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(h, &reader{ctx: ctx, r: old}, make([]byte, bufferSize))
+	if err := errors.Join(err, old.Close()); err != nil {
+		return err
+	}
+	if n != from {
+		return fmt.Errorf("%d bytes are there instead of %d: %w", n, from, ErrDigest)
+	}
+	f, err := files.Append(path, access)
+	if err != nil {
+		return err
+	}
+	return fill(ctx, f, h, r, digest)
+}
+
 func write(ctx context.Context, files system.Files, path string, access plan.Access, r io.Reader, digest string) error {
 	f, err := files.Create(path, access)
 	if err != nil {
 		return err
 	}
-	h := sha256.New()
-	_, err = io.CopyBuffer(io.MultiWriter(f, h), &reader{ctx: ctx, r: r}, make([]byte, bufferSize))
+	return fill(ctx, f, sha256.New(), r, digest)
+}
+
+// fill copies r to a file, on top of what h has seen.
+func fill(ctx context.Context, f system.NewFile, h hash.Hash, r io.Reader, digest string) error {
+	_, err := io.CopyBuffer(io.MultiWriter(f, h), &reader{ctx: ctx, r: r}, make([]byte, bufferSize))
 	if err == nil && digest != "" && hex.EncodeToString(h.Sum(nil)) != digest {
 		err = ErrDigest
 	}

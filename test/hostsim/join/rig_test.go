@@ -282,7 +282,7 @@ func (r *rig) stage(c *ssh.Client, agent string, digests []string) error {
 		return errors.New("receive answered " + string(line))
 	}
 	if len(need.Need) > 0 {
-		if err := payload.WriteFrames(stdin, r.store, need.Need, nil); err != nil {
+		if err := payload.WriteFrames(stdin, r.store, *need, nil); err != nil {
 			return err
 		}
 	}
