@@ -56,7 +56,9 @@ const (
 func rooted(name string) string { return disk.Join(plan.AgentRoot, name) }
 
 // capabilities of this agent.
-func capabilities() []string { return []string{plan.CapabilityBase, plan.CapabilityNetwork} }
+func capabilities() []string {
+	return []string{plan.CapabilityBase, plan.CapabilityNetwork, plan.CapabilityRoots, plan.CapabilityExisting}
+}
 
 // lock takes one of the agent's locks; ErrBusy when another process has it.
 func (a *Agent) lock(name string) (func() error, error) {

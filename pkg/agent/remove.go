@@ -13,7 +13,7 @@ import (
 )
 
 // Remove takes the agent and all that it made off the machine: it stores the empty plan, has the service carry it out, handing reports to
-// emit, deletes the service and then the agent's folder. The executable stays; whoever started it deletes it. Killed
+// emit, deletes the service and then the agent's folder. The executable that runs stays; whoever started it deletes it. Killed
 // anywhere, it may be repeated; on a machine without the agent it does nothing.
 func (a *Agent) Remove(ctx context.Context, emit func(plan.Report) error) (plan.Report, error) {
 	ok, err := a.trusted()
@@ -33,6 +33,9 @@ func (a *Agent) Remove(ctx context.Context, emit func(plan.Report) error) (plan.
 		return plan.Report{}, fmt.Errorf("deleting the agent's service: %w", err)
 	}
 	if err := a.dropRoot(ctx); err != nil {
+		return plan.Report{}, err
+	}
+	if err := a.unsettle(ctx); err != nil {
 		return plan.Report{}, err
 	}
 	return a.Report()

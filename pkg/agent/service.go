@@ -64,7 +64,7 @@ func (a *Agent) EnsureService(ctx context.Context) error {
 }
 
 func (a *Agent) ensureService(ctx context.Context) error {
-	exe, err := a.sys.Machine.Executable()
+	exe, err := a.settle(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ type accepted struct {
 	Steps int `json:"steps"`
 	// Plan is the plan in the version in which it came.
 	Plan json.RawMessage `json:"plan"`
+	// Parts are the plans that Plan is merged of, by the name of who owns them; nil when it came whole.
+	Parts map[string]json.RawMessage `json:"parts,omitempty"`
 }
 
 // plan parses the accepted plan; an agent that is older than the plan answers plan.ErrTooNew.

@@ -43,6 +43,20 @@ type Config struct {
 	Types []string
 	// List is true for a .conflist.
 	List bool
+	// Plugins are the plugins in order, Types their types.
+	Plugins []Plugin
+}
+
+// Plugin is what matters of one plugin's configuration.
+type Plugin struct {
+	Type string
+	// IPAM is ipam.type; HasIPAM is whether there is an ipam at all.
+	IPAM    string
+	HasIPAM bool
+	// APIVersion is 2 for HCN, and 1 or 0 for the older HNS.
+	APIVersion int
+	// Delegate is delegate.type, the plugin that flannel starts.
+	Delegate string
 }
 
 // Parse reads a configuration of at most MaxSize bytes: one plugin (.conf) or a list (.conflist), by its content. A byte
@@ -65,6 +79,7 @@ func Parse(b []byte) (Config, error) {
 	c.Version, problems = version(m, problems)
 	c.Name, problems = name(m, problems)
 	c.List = m["plugins"] != nil
+	c.Plugins = pluginsOf(m)
 	if c.List {
 		c.Types, problems = list(m["plugins"], problems)
 	} else {
@@ -231,6 +246,41 @@ func one(m map[string]any, prefix string, types, problems []string) ([]string, [
 	}
 	return append(types, t), problems
 }
+
+// pluginsOf reads the plugins of a configuration whose form is looked at elsewhere.
+func pluginsOf(m map[string]any) []Plugin {
+	all, isList := m["plugins"].([]any)
+	if !isList {
+		all = []any{m}
+	}
+	var out []Plugin
+	for _, e := range all {
+		p, _ := e.(map[string]any)
+		ipam, hasIPAM := p["ipam"].(map[string]any)
+		delegate, _ := p["delegate"].(map[string]any)
+		one := Plugin{HasIPAM: hasIPAM, APIVersion: integer(p["apiVersion"])}
+		if one.APIVersion == 0 {
+			one.APIVersion = integer(delegate["apiVersion"])
+		}
+		one.Type, _ = p["type"].(string)
+		one.IPAM, _ = ipam["type"].(string)
+		one.Delegate, _ = delegate["type"].(string)
+		out = append(out, one)
+	}
+	return out
+}
+
+func integer(v any) int {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0
+	}
+	i, _ := n.Int64()
+	return int(i)
+}
+
+// Normal returns a configuration as the product writes it: without byte order mark, with line feeds only.
+func Normal(b []byte) []byte { return normal(b) }
 
 // Equal reports whether the file that a machine holds is the wanted one, apart from a byte order mark and the kind of line
 // ends. An empty file is not equal to anything but an empty one.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -58,30 +60,104 @@ type Input struct {
 	CloudProvider, CloudConfig string
 	// PauseImage is the sandbox image, for kubelets that must be told it so as not to delete it.
 	PauseImage string
+	// Taints stand beside the one that every node of the product carries.
+	Taints []Taint
+	// Own is whether Cluster is meant for this very machine: what it does not say is left to the kubelet, but for what a Windows kubelet does
+	// not start without. Otherwise it is filled up with what is good on Windows.
+	Own bool
+	// Docker is whether the kubelet's own dockershim runs the containers, which kubelets up to 1.23 have. Only then the network plugins go by
+	// flag: CNIBinDir and CNIConfDir are set or both empty.
+	Docker                bool
+	CNIBinDir, CNIConfDir string
+	// LogFile is where kubelets up to 1.25 write their log themselves, "" for standard error.
+	LogFile string
+}
+
+// Left is a field of the cluster's configuration that a kubelet is not given.
+type Left struct {
+	// Field is its JSON path, Why says in a few words why.
+	Field, Why string
 }
 
 // Config returns the KubeletConfiguration as JSON with sorted keys and a final line feed. It takes the cluster's
 // configuration field by field where there is one, leaves out what has no place on Windows or is not known to this version,
 // adds defaults for what is not said, and sets what Windows needs.
 func Config(in Input) ([]byte, error) {
-	if !supported(in.Version) {
-		return nil, fmt.Errorf("%w: %s", ErrUnsupported, in.Version)
-	}
-	m, err := clusterFields(in.Cluster)
+	m, _, err := build(in)
 	if err != nil {
 		return nil, err
 	}
+	return encode(m)
+}
+
+// LeftOut returns the fields that Config leaves out of the cluster's configuration, sorted; what it gives another value is not among them.
+func LeftOut(in Input) ([]Left, error) {
+	_, left, err := build(in)
+	return left, err
+}
+
+func build(in Input) (map[string]any, []Left, error) {
+	if !supported(in.Version) {
+		return nil, nil, fmt.Errorf("%w: %s", ErrUnsupported, in.Version)
+	}
+	m, err := clusterFields(in.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	given, _ := clusterFields(in.Cluster)
 	clusterGates, _ := m["featureGates"].(map[string]any)
 	dropPaths(m, notOnWindows())
 	keepSignals(m)
-	addDefaults(m, in.Version)
+	addDefaults(m, in)
 	setOwn(m, in)
 	kept := keepGates(clusterGates, in.Version)
 	dropGated(m, kept, in.Version)
 	mergeGates(m, kept)
 	prune(m, "", knownFields(in.Version))
 	m["apiVersion"], m["kind"] = apiVersion, kind
-	return encode(m)
+	return m, leftOut(given, m, "", in.Version), nil
+}
+
+// leftOut compares what was given with what came of it.
+func leftOut(given, result map[string]any, prefix string, v Version) []Left {
+	var out []Left
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		path := prefix + name
+		value, kept := result[name]
+		if !kept {
+			out = append(out, Left{path, whyLeft(path, v)})
+			continue
+		}
+		before, isObject := given[name].(map[string]any)
+		if after, ok := value.(map[string]any); ok && isObject {
+			out = append(out, leftOut(before, after, path+".", v)...)
+		}
+	}
+	return out
+}
+
+func whyLeft(path string, v Version) string {
+	if path == "featureGates" {
+		return "none of its gates is carried over to Windows"
+	}
+	if why, ok := notOnWindows()[path]; ok {
+		return why
+	}
+	if gate, ok := gatedFields()[path]; ok {
+		return "needs feature gate " + gate
+	}
+	if top, _, below := strings.Cut(path, "."); below {
+		switch top {
+		case "featureGates":
+			return "gates that are not carried over to Windows"
+		case "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "systemReserved", "kubeReserved":
+			return "is no signal or resource of Windows"
+		}
+	}
+	if known := knownFields(v); known.fields[path] {
+		return "has nothing left that Windows knows"
+	}
+	return "is not surely known to kubelet " + v.String()
 }
 
 // Says reports whether a KubeletConfiguration names the cluster's DNS addresses and its domain, so that these facts need not
@@ -165,7 +241,16 @@ func keepKeys(m map[string]any, field string, keys []string) {
 }
 
 // addDefaults sets what is good on Windows where the cluster does not say otherwise.
-func addDefaults(m map[string]any, v Version) {
+func addDefaults(m map[string]any, in Input) {
+	// From 1.31 the kubelet has defaults for Windows; before, its Linux defaults name signals that Windows lacks.
+	if in.Version.Before(1, 31) {
+		fill(m, map[string]any{"evictionHard": map[string]any{
+			"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%",
+		}})
+	}
+	if in.Own {
+		return
+	}
 	defaults := map[string]any{
 		"authorization":               map[string]any{"mode": "Webhook"},
 		"containerLogMaxSize":         "50Mi",
@@ -176,12 +261,6 @@ func addDefaults(m map[string]any, v Version) {
 		"maxPods":                     250,
 		"runtimeRequestTimeout":       "10m0s",
 		"serializeImagePulls":         false,
-	}
-	// From 1.31 the kubelet has defaults for Windows; before, its Linux defaults name signals that Windows lacks.
-	if v.Before(1, 31) {
-		defaults["evictionHard"] = map[string]any{
-			"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%",
-		}
 	}
 	fill(m, defaults)
 	// Windows itself needs this much; there is no memory cgroup that would protect it. By resource, since a Linux worker may
@@ -214,7 +293,7 @@ func setOwn(m map[string]any, in Input) {
 	// Explicitly empty: left out it would default to ["pods"], with which kubelets up to 1.30 do not start on Windows.
 	m["enforceNodeAllocatable"] = []any{}
 	m["registerNode"] = true
-	m["registerWithTaints"] = []any{map[string]any{"key": taintKey, "value": taintValue, "effect": taintEffect}}
+	m["registerWithTaints"] = taintFields(in.Taints)
 	m["resolvConf"] = ""
 	m["rotateCertificates"] = true
 	m["serverTLSBootstrap"] = true

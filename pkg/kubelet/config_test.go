@@ -454,7 +454,7 @@ func checkShut(t *testing.T, m map[string]any, in Input) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taints := []any{map[string]any{"key": taintKey, "value": taintValue, "effect": taintEffect}}
+	taints := []any{map[string]any{"key": "os", "value": "Windows", "effect": "NoSchedule"}}
 	flag := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--register-with-taints=os=Windows:NoSchedule") })
 	if !cmp.Equal(m["registerWithTaints"], any(taints)) && !flag {
 		t.Errorf("no taint: %v, %v", m["registerWithTaints"], args)

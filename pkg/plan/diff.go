@@ -65,6 +65,7 @@ type entry struct {
 func listing(p Plan) []entries {
 	return []entries{
 		list("capability", p.Requires, func(s string) string { return s }),
+		list("root", p.Roots, func(s string) string { return s }),
 		list("secret", p.Secrets, func(s Secret) string { return s.Name }),
 		list("environment variable", p.Env, func(e EnvVar) string { return e.Name }),
 		list("feature", p.Features, func(f Feature) string { return f.Name }),

@@ -179,7 +179,9 @@ func knownCapabilities(requires []string) error {
 }
 
 // Capabilities returns the capabilities that this version of the format can require.
-func Capabilities() []string { return []string{CapabilityBase, CapabilityNetwork} }
+func Capabilities() []string {
+	return []string{CapabilityBase, CapabilityNetwork, CapabilityRoots, CapabilityExisting}
+}
 
 // strict decodes the one JSON value in b and refuses unknown fields and anything behind it.
 func strict(b []byte, into any) error {

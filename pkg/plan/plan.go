@@ -17,6 +17,9 @@ type Plan struct {
 	APIVersion string `json:"apiVersion"`
 	// Requires names capabilities (Capability*) that the agent must have; an agent that lacks one refuses the plan.
 	Requires []string `json:"requires,omitempty"`
+	// Roots are folders beside Roots() below which this plan may place files, for an installation that somebody wants elsewhere. They need
+	// CapabilityRoots.
+	Roots []string `json:"roots,omitempty"`
 	// Secrets are the places of secret files whose content comes with the Envelope.
 	Secrets []Secret `json:"secrets,omitempty"`
 	// Env is the machine-wide environment.
@@ -152,7 +155,22 @@ type Service struct {
 	// Watch are files whose change restarts the service.
 	Watch    []string  `json:"watch,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
+	// Existing says what becomes of a service of that name that somebody else made; it needs CapabilityExisting.
+	Existing Existing `json:"existing,omitempty"`
 }
+
+// Existing is what a plan does with a service that the agent did not make.
+type Existing string
+
+const (
+	// ExistingRefuse ends the run: the service's configuration could not be given back in full.
+	ExistingRefuse Existing = ""
+	// ExistingReplace gives it the plan's configuration; it is deleted when a later plan does not name it.
+	ExistingReplace Existing = "replace"
+	// ExistingUse leaves its configuration alone. It must be there and run, is restarted when a watched file changes, and once more after
+	// the last plan that names it, when what was changed has been put back. Such an item has Name and Watch only.
+	ExistingUse Existing = "use"
+)
 
 // Recovery is the service manager's restart rule. Units are seconds; SC_ACTION has milliseconds.
 type Recovery struct {
@@ -170,6 +188,9 @@ const (
 const (
 	CapabilityBase    = "base/v1"
 	CapabilityNetwork = "network/v1"
+	// CapabilityRoots is Plan.Roots, CapabilityExisting Service.Existing.
+	CapabilityRoots    = "roots/v1"
+	CapabilityExisting = "existing-services/v1"
 )
 
 // Empty returns the plan that removes everything.

@@ -45,8 +45,9 @@ var (
 // names the item, except that an unknown capability is ErrTooNew. Both sides call it: the control plane before it sends a
 // plan, the agent before it stores one.
 func (p Plan) Validate() error {
-	v := &validator{seen: map[string]string{}}
+	v := &validator{seen: map[string]string{}, roots: append(Roots(), p.Roots...)}
 	v.head(p)
+	v.extraRoots(p)
 	v.secrets(p.Secrets)
 	v.env("environment variable", p.Env)
 	v.features(p.Features)
@@ -67,6 +68,8 @@ type validator struct {
 	errs []error
 	// seen maps "<kind>\x00<folded name>" to the item that has it.
 	seen map[string]string
+	// roots are the folders below which files may be placed.
+	roots []string
 }
 
 func (v *validator) add(item, format string, args ...any) {
@@ -169,7 +172,7 @@ func (v *validator) directories(dirs []Directory) {
 		v.path(it, d.Path)
 		v.access(it, d.Access)
 		v.unique("path", it, d.Path)
-		if d.Purge && isRoot(d.Path) {
+		if d.Purge && v.isRoot(d.Path) {
 			v.add(it, "purge is not allowed: the folder is shared with others")
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -19,8 +20,8 @@ func (v *validator) path(it, p string) {
 	if len(problems) > 0 {
 		return
 	}
-	if !belowRoots(p) {
-		v.add(it, "path %q is not below %s", bounded(p), strings.Join(Roots(), ", "))
+	if !belowAny(p, v.roots) {
+		v.add(it, "path %q is not below %s", bounded(p), strings.Join(v.roots, ", "))
 	}
 	if below(p, AgentRoot) {
 		v.add(it, "path %q is the agent's own", bounded(p))
@@ -30,9 +31,40 @@ func (v *validator) path(it, p string) {
 // filePath is path for something that cannot be a root itself.
 func (v *validator) filePath(it, p string) {
 	v.path(it, p)
-	if isRoot(p) {
+	if v.isRoot(p) {
 		v.add(it, "path %q is a folder that is shared with others", bounded(p))
 	}
+}
+
+// extraRoots checks Plan.Roots. A plan may be told to live elsewhere, never in or above what is Windows' own or everybody's.
+func (v *validator) extraRoots(p Plan) {
+	v.count("roots", len(p.Roots))
+	if len(p.Roots) > 0 && !slices.Contains(p.Requires, CapabilityRoots) {
+		v.add("roots", "need the capability %q in requires", CapabilityRoots)
+	}
+	for _, r := range p.Roots {
+		it := item("root", r)
+		for _, text := range pathProblems(r) {
+			v.add(it, "path %s", text)
+		}
+		v.unique("root", it, r)
+		if i := slices.IndexFunc(protected(), func(taken string) bool { return below(r, taken) || below(taken, r) }); i >= 0 {
+			v.add(it, "lies in or above %s, which is not a plan's to write in", protected()[i])
+		}
+		if slices.ContainsFunc(shared(), func(s string) bool { return strings.EqualFold(r, s) }) {
+			v.add(it, "is shared by all programs; name a folder in it")
+		}
+	}
+}
+
+// shared are folders that many programs have folders in.
+func shared() []string {
+	return []string{`C:\Program Files`, `C:\Program Files (x86)`, `C:\ProgramData`, `C:\Users`, `C:\var`}
+}
+
+// protected are folders in and above which no plan may have a root.
+func protected() []string {
+	return []string{`C:\Windows`, AgentRoot, `C:\Recovery`, `C:\Boot`, `C:\$Recycle.Bin`, `C:\System Volume Information`}
 }
 
 // pathProblems says what is wrong with the form of a Windows path. Rules: "Naming Files, Paths, and Namespaces",
@@ -120,20 +152,10 @@ func below(p, dir string) bool {
 	return len(p) == len(dir) || p[len(dir)] == '\\'
 }
 
-func belowRoots(p string) bool {
-	for _, r := range Roots() {
-		if below(p, r) {
-			return true
-		}
-	}
-	return false
+func belowAny(p string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(r string) bool { return below(p, r) })
 }
 
-func isRoot(p string) bool {
-	for _, r := range Roots() {
-		if strings.EqualFold(p, r) {
-			return true
-		}
-	}
-	return false
+func (v *validator) isRoot(p string) bool {
+	return slices.ContainsFunc(v.roots, func(r string) bool { return strings.EqualFold(p, r) })
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,12 +16,33 @@ func (v *validator) services(p Plan) {
 	for _, s := range p.Services {
 		it := item("service", s.Name)
 		v.serviceName(it, s)
-		v.serviceProgram(it, s)
+		v.existing(it, s, p.Requires)
+		if s.Existing != ExistingUse {
+			v.serviceProgram(it, s)
+		}
 		v.env(it+" variable", s.Env)
 		v.serviceFiles(it, s, files)
 		v.recovery(it, s.Recovery)
 	}
 	v.dependencies(p.Services)
+}
+
+func (v *validator) existing(it string, s Service, requires []string) {
+	if s.Existing == ExistingRefuse {
+		return
+	}
+	if !slices.Contains(requires, CapabilityExisting) {
+		v.add(it, "existing needs the capability %q in requires", CapabilityExisting)
+	}
+	switch s.Existing {
+	case ExistingReplace:
+	case ExistingUse:
+		if !reflect.DeepEqual(s, Service{Name: s.Name, Watch: s.Watch, Existing: s.Existing}) {
+			v.add(it, "is somebody else's: only name and watch may be set")
+		}
+	default:
+		v.add(it, "existing %q, must be %q or %q", bounded(string(s.Existing)), ExistingUse, ExistingReplace)
+	}
 }
 
 func (v *validator) serviceName(it string, s Service) {

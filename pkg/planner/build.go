@@ -78,7 +78,7 @@ func newBuilder(c facts.Cluster, h plan.HostFacts, n facts.Node, o Options) (*bu
 	b := &builder{c: c, o: o, node: n, kubelet: kv, containerd: cv, subnet: subnet, pause: o.PauseImage}
 	b.joined = n.Registered && (!ownNetwork(o.Network) || n.PodCIDR != "")
 	if b.pause == "" {
-		b.pause = pauseImage(kv)
+		b.pause = PauseImage(kv)
 	}
 	return b, nil
 }
@@ -130,7 +130,9 @@ func (b *builder) plan() (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	containerdTOML, err := renderContainerd(b.containerd, b.pause)
+	containerdTOML, err := RenderContainerd(Containerd{
+		Version: b.containerd, Pause: b.pause, CNIBin: cniDir, CNIConf: cniConfDir, Registries: registriesDir,
+	})
 	if err != nil {
 		return plan.Plan{}, err
 	}

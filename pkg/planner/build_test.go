@@ -254,7 +254,7 @@ func TestContainerdConfigurationIsTOML(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := renderContainerd(v, "pause")
+		b, err := RenderContainerd(Containerd{Version: v, Pause: "pause", CNIBin: cniDir, CNIConf: cniConfDir, Registries: registriesDir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestContainerdConfigurationIsTOML(t *testing.T) {
 
 func TestPauseImage(t *testing.T) {
 	for minor, want := range map[int]string{26: "3.9", 30: "3.9", 31: "3.10", 33: "3.10", 34: "3.10.1", 36: "3.10.1", 37: "3.10.2"} {
-		if got := pauseImage(kubelet.Version{Major: 1, Minor: minor}); got != "registry.k8s.io/pause:"+want {
+		if got := PauseImage(kubelet.Version{Major: 1, Minor: minor}); got != "registry.k8s.io/pause:"+want {
 			t.Errorf("1.%d: got %s", minor, got)
 		}
 	}

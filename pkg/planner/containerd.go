@@ -22,17 +22,27 @@ type containerdFile struct {
 	Plugins map[string]any `toml:"plugins"`
 }
 
-// renderContainerd returns config.toml for a version of containerd.
-func renderContainerd(v kubelet.Version, pause string) ([]byte, error) {
+// Containerd is what containerd's configuration depends on.
+type Containerd struct {
+	// Version of containerd.
+	Version kubelet.Version
+	// Pause is the sandbox image.
+	Pause string
+	// Folders with the network plugins, with their configuration, and with what is said about registries.
+	CNIBin, CNIConf, Registries string
+}
+
+// RenderContainerd returns config.toml.
+func RenderContainerd(c Containerd) ([]byte, error) {
 	f := containerdFile{
 		Version: 3,
 		Root:    containerdRoot,
 		State:   containerdState,
 		GRPC:    map[string]any{"address": containerdPipe},
-		Plugins: pluginsV3(v, pause),
+		Plugins: pluginsV3(c),
 	}
-	if v.Major < 2 {
-		f.Version, f.Plugins = 2, pluginsV2(pause)
+	if c.Version.Major < 2 {
+		f.Version, f.Plugins = 2, pluginsV2(c)
 	}
 	var b bytes.Buffer
 	if err := toml.NewEncoder(&b).Encode(f); err != nil {
@@ -41,21 +51,21 @@ func renderContainerd(v kubelet.Version, pause string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func pluginsV3(v kubelet.Version, pause string) map[string]any {
-	cni := map[string]any{"conf_dir": cniConfDir}
+func pluginsV3(c Containerd) map[string]any {
+	cni := map[string]any{"conf_dir": c.CNIConf}
 	// A list from 2.1; setting both is an error.
-	if v.Before(2, 1) {
-		cni["bin_dir"] = cniDir
+	if c.Version.Before(2, 1) {
+		cni["bin_dir"] = c.CNIBin
 	} else {
-		cni["bin_dirs"] = []string{cniDir}
+		cni["bin_dirs"] = []string{c.CNIBin}
 	}
 	return map[string]any{
 		"io.containerd.cri.v1.images": map[string]any{
 			"snapshotter":                 "windows",
 			"discard_unpacked_layers":     true,
 			"image_pull_progress_timeout": "30m0s",
-			"pinned_images":               map[string]any{"sandbox": pause},
-			"registry":                    map[string]any{"config_path": registriesDir},
+			"pinned_images":               map[string]any{"sandbox": c.Pause},
+			"registry":                    map[string]any{"config_path": c.Registries},
 		},
 		"io.containerd.cri.v1.runtime": map[string]any{
 			"cni":        cni,
@@ -65,14 +75,14 @@ func pluginsV3(v kubelet.Version, pause string) map[string]any {
 	}
 }
 
-func pluginsV2(pause string) map[string]any {
+func pluginsV2(c Containerd) map[string]any {
 	return map[string]any{
 		"io.containerd.grpc.v1.cri": map[string]any{
-			"sandbox_image":               pause,
+			"sandbox_image":               c.Pause,
 			"stream_server_address":       "127.0.0.1",
 			"image_pull_progress_timeout": "30m0s",
-			"cni":                         map[string]any{"bin_dir": cniDir, "conf_dir": cniConfDir},
-			"registry":                    map[string]any{"config_path": registriesDir},
+			"cni":                         map[string]any{"bin_dir": c.CNIBin, "conf_dir": c.CNIConf},
+			"registry":                    map[string]any{"config_path": c.Registries},
 			"containerd": map[string]any{
 				"snapshotter":             "windows",
 				"discard_unpacked_layers": true,
@@ -96,8 +106,8 @@ func runtimes() map[string]any {
 	}
 }
 
-// pauseImage returns the sandbox image that goes with a kubelet. The index has images for Windows Server 2019, 2022 and 2025.
-func pauseImage(v kubelet.Version) string {
+// PauseImage returns the sandbox image that goes with a kubelet. The index has images for Windows Server 2019, 2022 and 2025.
+func PauseImage(v kubelet.Version) string {
 	tag := "3.10.2"
 	switch {
 	case v.Before(1, 31):

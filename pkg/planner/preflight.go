@@ -328,12 +328,13 @@ func checkVersions(in PreflightInput) []Finding {
 	if err != nil {
 		return fatal(CodeVersions, "kubelet version %q is not of the form v1.37.2; correct the payload's manifest", bounded(version))
 	}
-	return slices.Concat(checkContainerd(v, in.Payload[BlobContainerd].Version), checkSkew(v, in.APIServerVersion))
+	return slices.Concat(CheckContainerd(v, in.Payload[BlobContainerd].Version), checkSkew(v, in.APIServerVersion))
 }
 
-// checkContainerd: containerd 2 no longer speaks CRI v1alpha2, which kubelets before 1.23 need; kubelets from 1.26 speak
+// CheckContainerd says whether a kubelet and a containerd go together; "" is no containerd. Kubelets have spoken to containerd on Windows since
+// 1.18; containerd 2 no longer speaks CRI v1alpha2, which kubelets before 1.23 need; kubelets from 1.26 speak
 // CRI v1 only, which containerd has from 1.6; from 1.36 the project pairs kubelets with 2.2 and newer.
-func checkContainerd(k kubelet.Version, containerd string) []Finding {
+func CheckContainerd(k kubelet.Version, containerd string) []Finding {
 	if containerd == "" {
 		return nil
 	}
@@ -343,6 +344,8 @@ func checkContainerd(k kubelet.Version, containerd string) []Finding {
 	}
 	const text = "kubelet %s and containerd %s: %s; use a payload whose versions go together"
 	switch {
+	case k.Before(1, 18):
+		return fatal(CodeVersions, text, k, c, "kubelet 1.18 is the first that runs containers with containerd on Windows")
 	case c.Major >= 2 && k.Before(1, 23):
 		return fatal(CodeVersions, text, k, c, "containerd 2 needs kubelet 1.23 or newer")
 	case !k.Before(1, 26) && c.Before(1, 6):

@@ -64,7 +64,7 @@ func cloudConfigPath(f *facts.ConfigFile) string {
 
 // hasCloudConfig: the file is placed for kubelets that read it.
 func (b *builder) hasCloudConfig() bool {
-	return b.c.CloudConfig != nil && b.c.CloudProvider != "" && kubelet.TakesCloudConfig(b.kubelet)
+	return b.c.CloudConfig != nil && kubelet.KnowsCloudProvider(b.kubelet, b.c.CloudProvider) && kubelet.TakesCloudConfig(b.kubelet)
 }
 
 func (b *builder) kubeletFiles(in kubelet.Input) ([]plan.File, error) {
@@ -94,27 +94,30 @@ func (b *builder) services(in kubelet.Input) ([]plan.Service, error) {
 	log := kubeletLogs + `\kubelet.log`
 	containerdLog := containerdLogs + `\containerd.log`
 	return []plan.Service{
-		{
-			Name: "containerd", DisplayName: "containerd", Description: "Runs containers for the kubelet",
-			Exe: containerdExe,
-			// Without a log file a containerd service writes to nowhere.
-			Args: []string{
-				"--config", containerdConf, "--log-file", containerdLog, "--service-name", "containerd", "--run-service",
-			},
-			LogFile: containerdLog, Watch: []string{containerdConf}, Recovery: recovery(),
-		},
+		ContainerdService(containerdExe, containerdConf, containerdLog),
 		{
 			// The kubelet insists on this name.
 			Name: "kubelet", DisplayName: "kubelet", Description: "Kubernetes node agent",
 			Exe:       logRunnerExe,
-			Args:      slices.Concat(logRunnerArgs(log, b.kubelet), []string{kubeletExe}, args),
-			DependsOn: []string{"containerd"}, LogFile: log, Watch: watch, Recovery: recovery(),
+			Args:      slices.Concat(LogRunnerArgs(log, b.kubelet), []string{kubeletExe}, args),
+			DependsOn: []string{"containerd"}, LogFile: log, Watch: watch, Recovery: Recovery(),
 		},
 	}, nil
 }
 
-// logRunnerArgs: kubelets from 1.26 write to standard error only, which a service does not have.
-func logRunnerArgs(log string, v kubelet.Version) []string {
+// ContainerdService is the service of a containerd with its configuration and its log.
+func ContainerdService(exe, config, log string) plan.Service {
+	return plan.Service{
+		Name: "containerd", DisplayName: "containerd", Description: "Runs containers for the kubelet",
+		Exe: exe,
+		// Without a log file a containerd service writes to nowhere.
+		Args:    []string{"--config", config, "--log-file", log, "--service-name", "containerd", "--run-service"},
+		LogFile: log, Watch: []string{config}, Recovery: Recovery(),
+	}
+}
+
+// LogRunnerArgs are those of kube-log-runner before the program that it runs: kubelets from 1.26 write to standard error only, which a service does not have.
+func LogRunnerArgs(log string, v kubelet.Version) []string {
 	out := []string{"-log-file=" + log}
 	// kube-log-runner comes with the kubelet's release and can rotate from this version on.
 	if !v.Before(1, rotationFrom) {
@@ -123,7 +126,7 @@ func logRunnerArgs(log string, v kubelet.Version) []string {
 	return out
 }
 
-// recovery restarts a service that has died after 5, 10 and then every 30 seconds.
-func recovery() *plan.Recovery {
+// Recovery restarts a service that has died after 5, 10 and then every 30 seconds.
+func Recovery() *plan.Recovery {
 	return &plan.Recovery{RestartDelaySeconds: []int{5, 10, 30}, ResetSeconds: 600}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/windowsmachine/operator/pkg/agent"
+	"github.com/windowsmachine/operator/pkg/agent/step"
 	"github.com/windowsmachine/operator/pkg/plan"
 )
 
@@ -31,28 +32,56 @@ stopped. Run by the operator; the formats are described in docs/formats.md.`,
 }
 
 func (p *program) apply() *cobra.Command {
-	var file string
-	var follow bool
+	var file, only string
+	var follow, dry bool
 	c := &cobra.Command{
 		Use:   "apply",
 		Short: "Hand over a plan and watch it being carried out",
 		Long: `Read an envelope (a plan with its secrets) from standard input or a file, store it, and have the service wmcb carry it out; the service is
 made when it is not there. Then print how far it is until the run has ended. The run does not depend on this command: it goes on when the
-connection drops or the command is ended, and 'wmcb status --follow' watches it again.`,
+connection drops or the command is ended, and 'wmcb status --follow' watches it again.
+
+With --only the plan is one part of the machine's: what other parts made stays. 'wmcb initialize-kubelet' and 'wmcb configure-cni' own the parts
+kubelet and network. Host and generation of such an envelope do not count. An empty plan takes the part away.`,
 		Example: `  wmcb apply --json < envelope.json
-  wmcb apply --file C:\envelope.json --follow=false`,
+  wmcb apply --file C:\envelope.json --follow=false
+  wmcb apply --file C:\envelope.json --only tools --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: p.run(p.watched(func(ctx context.Context) error {
 			e, err := p.envelope(file)
 			if err != nil {
 				return p.fail(err, nil)
 			}
-			return p.applied(ctx, e, follow)
+			if dry {
+				return p.previewed(ctx, e, only)
+			}
+			return p.applied(ctx, e, only, follow)
 		})),
 	}
 	c.Flags().StringVar(&file, "file", "", "read the envelope from this file")
 	c.Flags().BoolVar(&follow, "follow", true, "go on until the run has ended")
+	c.Flags().StringVar(&only, "only", "", "name of the part of the machine's plan that this plan is")
+	c.Flags().BoolVar(&dry, "dry-run", false, "print what would change and change nothing")
 	return c
+}
+
+// previewed prints what applied would do.
+func (p *program) previewed(ctx context.Context, e plan.Envelope, only string) error {
+	var list []step.Difference
+	var err error
+	if only == "" {
+		list, err = p.agent.Preview(ctx, e)
+	} else {
+		list, err = p.agent.PreviewPart(ctx, partOf(e, only))
+	}
+	if err != nil {
+		return p.fail(err, &e)
+	}
+	return p.differences(list)
+}
+
+func partOf(e plan.Envelope, name string) agent.Part {
+	return agent.Part{Name: name, Plan: e.Plan, Secrets: e.Secrets}
 }
 
 func (p *program) envelope(file string) (plan.Envelope, error) {
@@ -68,8 +97,15 @@ func (p *program) envelope(file string) (plan.Envelope, error) {
 	return plan.ParseEnvelope(in)
 }
 
-func (p *program) applied(ctx context.Context, e plan.Envelope, follow bool) error {
-	receipt, err := p.agent.Accept(ctx, e)
+func (p *program) accept(ctx context.Context, e plan.Envelope, only string) (agent.Receipt, error) {
+	if only == "" {
+		return p.agent.Accept(ctx, e)
+	}
+	return p.agent.AcceptPart(ctx, partOf(e, only))
+}
+
+func (p *program) applied(ctx context.Context, e plan.Envelope, only string, follow bool) error {
+	receipt, err := p.accept(ctx, e, only)
 	if err != nil {
 		return p.fail(err, &e)
 	}

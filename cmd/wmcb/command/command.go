@@ -97,6 +97,8 @@ type program struct {
 	agent *agent.Agent
 	json  bool
 	beat  beat
+	// noted is the last progress that was printed for people.
+	noted string
 }
 
 // Run runs wmcb with the arguments behind the program's name until it ends or ctx does, and returns the exit code.
@@ -168,6 +170,7 @@ Exit codes: 0 in sync or done, 1 failed, 2 usage, 3 reboot needed, 4 plan too ne
 	c.SetOut(p.env.Stdout)
 	c.SetErr(p.env.Stderr)
 	c.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON lines in ASCII")
-	c.AddCommand(p.facts(), p.preflight(), p.receive(), p.apply(), p.status(), p.remove(), p.version(), p.serve(), p.service())
+	c.AddCommand(p.facts(), p.preflight(), p.receive(), p.apply(), p.status(), p.remove(), p.version(), p.serve(), p.service(),
+		p.initializeKubelet(), p.configureCNI(), p.uninstallKubelet())
 	return c
 }

@@ -27,6 +27,8 @@ const exe = `C:\Windows\wmcb\0123456789abcdef\wmcb.exe`
 type rig struct {
 	t *testing.T
 	m *fake.Machine
+	// exe is where the program is run from.
+	exe string
 }
 
 func withRig(t *testing.T, o fake.Options, f func(*testing.T, *rig)) {
@@ -39,7 +41,7 @@ func withRig(t *testing.T, o fake.Options, f func(*testing.T, *rig)) {
 		if err := m.WriteFile(exe, []byte("MZ wmcb")); err != nil {
 			t.Fatal(err)
 		}
-		f(t, &rig{t, m})
+		f(t, &rig{t, m, exe})
 	})
 }
 
@@ -67,7 +69,7 @@ func wmcb(ctx context.Context, p *fake.Process) int {
 func (r *rig) run(stdin string, args ...string) (exit int, stdout, stderr string) {
 	r.t.Helper()
 	var out, errs output
-	p, err := r.m.StartProcess(exe, args, fake.Streams{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs})
+	p, err := r.m.StartProcess(r.exe, args, fake.Streams{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -351,7 +353,9 @@ func TestHelp(t *testing.T) {
 	for _, c := range p.root().Commands() {
 		names = append(names, c.Name())
 	}
-	if d := cmp.Diff([]string{"apply", "facts", "preflight", "receive", "remove", "serve", "service", "status", "version"}, names); d != "" {
+	if d := cmp.Diff([]string{
+		"apply", "configure-cni", "facts", "initialize-kubelet", "preflight", "receive", "remove", "serve", "service", "status", "uninstall-kubelet", "version",
+	}, names); d != "" {
 		t.Error(d)
 	}
 }

@@ -33,6 +33,10 @@ func (i folderItem) check(context.Context) (string, error) {
 	case info.Access != i.d.Access:
 		return "access control list is not " + string(i.d.Access), nil
 	}
+	if _, ok := i.b.ledger.Find(i.id()); i.d.Purge && !ok {
+		// Also one that looks right has to be cleared once.
+		return "may hold what an earlier installation left", nil
+	}
 	return "", nil
 }
 

@@ -59,6 +59,8 @@ type Owned struct {
 	// Exe and Args are those of a service, to find out which services use a file.
 	Exe  string   `json:"exe,omitempty"`
 	Args []string `json:"args,omitempty"`
+	// Use is whether a service is somebody else's, which the agent only restarts.
+	Use bool `json:"use,omitempty"`
 	// Store and DER identify a certificate, Route a route, Exclusion an exclusion.
 	Store     string                  `json:"store,omitempty"`
 	DER       []byte                  `json:"der,omitempty"`
@@ -142,10 +144,10 @@ func (l *Ledger) commit(next Inventory) error {
 	return nil
 }
 
-// OwnsService reports whether inv holds the service of that name.
+// OwnsService reports whether inv holds the service of that name as the agent's own.
 func OwnsService(inv Inventory, name string) bool {
-	_, ok := inv.Find(newID(KindService, name))
-	return ok
+	o, ok := inv.Find(newID(KindService, name))
+	return ok && !o.Use
 }
 
 // FolderAccess returns the class that a folder had before the agent, "" when it had none of the two or the agent made it.

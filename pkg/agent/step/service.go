@@ -68,20 +68,29 @@ func (i serviceItem) view(ctx context.Context) (view, error) {
 	}
 	o, _ := i.b.ledger.Find(i.id())
 	v.started = o.Fingerprint
-	v.have, err = i.b.sys.Services.Config(i.s.Name)
+	err = i.look(&v)
 	if absent(err) {
 		return v, nil
 	}
-	if err != nil {
-		return view{}, err
+	if i.used() {
+		v.want = v.have
 	}
-	st, err := i.b.sys.Services.Status(i.s.Name)
-	if absent(err) {
-		return v, nil
-	}
-	v.exists, v.running = err == nil, st.State == system.ServiceRunning
 	return v, err
 }
+
+// look asks the service manager.
+func (i serviceItem) look(v *view) error {
+	var err error
+	if v.have, err = i.b.sys.Services.Config(i.s.Name); err != nil {
+		return err
+	}
+	st, err := i.b.sys.Services.Status(i.s.Name)
+	v.exists, v.running = err == nil, st.State == system.ServiceRunning
+	return err
+}
+
+// used: the service is somebody else's and stays as it is.
+func (i serviceItem) used() bool { return i.s.Existing == plan.ExistingUse }
 
 // absent: a service that is marked for deletion is as good as gone; making it anew waits until it is.
 func absent(err error) bool {
@@ -97,16 +106,16 @@ func (i serviceItem) check(ctx context.Context) (string, error) {
 	return why, nil
 }
 
-// claim refuses a service that somebody else made: its configuration cannot be given back in full.
+// claim refuses a service that somebody else made, since its configuration cannot be given back in full, unless the plan says what to do.
 func (i serviceItem) claim(context.Context) (Owned, error) {
 	_, err := i.b.sys.Services.Config(i.s.Name)
 	switch {
-	case err == nil:
+	case err == nil && i.s.Existing == plan.ExistingRefuse:
 		return Owned{}, ErrForeign
-	case !absent(err):
+	case err != nil && !absent(err):
 		return Owned{}, err
 	}
-	return Owned{ID: i.id(), Name: i.s.Name}, nil
+	return Owned{ID: i.id(), Name: i.s.Name, Existed: err == nil, Use: i.used()}, nil
 }
 
 // config is the service as the service manager shall keep it. Arguments stay a list: only the edge to Windows makes a command
@@ -147,7 +156,10 @@ func (i serviceItem) fingerprint(ctx context.Context, c system.ServiceConfig) (s
 // files are those whose change restarts the service: the executable, others of the plan that the arguments start (a log runner's
 // child), and the watched ones.
 func (i serviceItem) files() []string {
-	out := append([]string{i.s.Exe}, i.s.Watch...)
+	out := slices.Clone(i.s.Watch)
+	if !i.used() {
+		out = append(out, i.s.Exe)
+	}
 	for _, f := range i.b.plan.Files {
 		if strings.HasSuffix(disk.Key(f.Path), ".exe") && mentions(i.s.Args, f.Path) {
 			out = append(out, f.Path)
@@ -202,7 +214,11 @@ func (i serviceItem) bringUp(ctx context.Context, v view) error {
 	if err := i.remember(v); err != nil {
 		return err
 	}
-	return i.b.Start(ctx, i.s.Name)
+	err := i.b.Start(ctx, i.s.Name)
+	if err != nil && i.s.LogFile != "" {
+		return fmt.Errorf("%w; its log is %s", err, i.s.LogFile)
+	}
+	return err
 }
 
 // prepare leaves the service configured and stopped, if it must be started anew.
@@ -210,6 +226,9 @@ func (i serviceItem) prepare(ctx context.Context, v view) error {
 	act, _ := decide(v)
 	switch act {
 	case actCreate:
+		if i.used() {
+			return fmt.Errorf("it is not this product's to make: %w", system.ErrServiceNotFound)
+		}
 		return i.b.Create(ctx, v.want)
 	case actUpdate:
 		if err := i.b.stopTree(ctx, i.s.Name); err != nil {
@@ -233,7 +252,10 @@ func (i serviceItem) remember(v view) error {
 	if o.Fingerprint == v.present {
 		return nil
 	}
-	o.Fingerprint, o.Exe, o.Args = v.present, v.want.Exe, v.want.Args
+	o.Fingerprint = v.present
+	if !i.used() {
+		o.Exe, o.Args = v.want.Exe, v.want.Args
+	}
 	return i.b.ledger.Record(o)
 }
 
@@ -254,8 +276,25 @@ func (i serviceItem) restartOthers(ctx context.Context) error {
 }
 
 func (b *bench) undoService(ctx context.Context, o Owned) error {
+	if o.Use {
+		return b.letGo(ctx, o)
+	}
 	if err := b.stopTree(ctx, o.Name); err != nil && !absent(err) {
 		return err
 	}
 	return b.Delete(ctx, o.Name)
+}
+
+// letGo starts a service that is somebody else's once more, now that its files are as they were.
+func (b *bench) letGo(ctx context.Context, o Owned) error {
+	if _, err := b.sys.Services.Config(o.Name); absent(err) {
+		return nil
+	}
+	if err := b.stopTree(ctx, o.Name); err != nil {
+		return err
+	}
+	if err := b.Start(ctx, o.Name); err != nil {
+		return err
+	}
+	return serviceItem{b, plan.Service{Name: o.Name, Existing: plan.ExistingUse}}.restartOthers(ctx)
 }

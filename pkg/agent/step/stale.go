@@ -13,7 +13,8 @@ import (
 )
 
 // Stale returns the steps that take back what is owned and not wanted by p, in the order in which that must happen: the
-// reverse of plan.Steps, except that folders come last, after the files that lie in them. Only Name and Remove of these
+// reverse of plan.Steps, except that folders come last, after the files that lie in them, and behind them the services that are somebody
+// else's, which then start with what was there before. Only Name and Remove of these
 // steps have something to do.
 func Stale(p plan.Plan, ledger *Ledger, sys system.System, o Options) []Step {
 	b := newBench(p, ledger, sys, o)
@@ -75,9 +76,14 @@ type group struct {
 
 // groups sorts records into steps in the order of removal.
 func groups(records Inventory) []group {
-	var out []group
+	var out, used []group
 	for _, s := range slices.Backward(records.Of(KindService)) {
-		out = append(out, group{plan.ServiceStep(s.Name), []Owned{s}})
+		g := group{plan.ServiceStep(s.Name), []Owned{s}}
+		if s.Use {
+			used = append(used, g)
+		} else {
+			out = append(out, g)
+		}
 	}
 	for _, k := range []struct {
 		name string
@@ -104,7 +110,7 @@ func groups(records Inventory) []group {
 			out = append(out, group{k.name, owned})
 		}
 	}
-	return out
+	return append(out, used...)
 }
 
 // staleStep takes back records that no plan item stands for.

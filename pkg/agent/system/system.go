@@ -59,6 +59,7 @@ type System struct {
 	Certificates Certificates
 	Defender     Defender
 	Machine      Machine
+	Programs     Programs
 	Clock        Clock
 }
 
@@ -217,6 +218,16 @@ type Defender interface {
 	Has(plan.DefenderExclusion) (bool, error)
 	Add(plan.DefenderExclusion) error
 	Delete(plan.DefenderExclusion) error
+}
+
+// MaxOutput bounds what Programs.Output returns, in bytes; what a program writes behind it is dropped.
+const MaxOutput = 64 << 10
+
+// Programs runs programs that end by themselves.
+type Programs interface {
+	// Output runs exe without input until it has ended and returns its standard output. A program that runs longer than ctx is ended, and the
+	// error is ctx's; one that ends with another exit code than 0 is an error.
+	Output(ctx context.Context, exe string, args ...string) ([]byte, error)
 }
 
 // Machine is what the machine says of itself.

@@ -191,7 +191,7 @@ func (m *Machine) view(p *Process) system.System {
 	return system.System{
 		Files: files{v}, Env: environment{v}, Features: features{v}, Services: services{v}, Networks: networks{v},
 		Routes: routes{v}, Firewall: firewall{v}, Certificates: certificates{v}, Defender: defender{v}, Machine: machine{v},
-		Clock: processClock{v},
+		Programs: programs{v}, Clock: processClock{v},
 	}
 }
 

@@ -25,6 +25,7 @@ func New() (system.System, error) {
 		Certificates: certificates{},
 		Defender:     defender{},
 		Machine:      machine{},
+		Programs:     programs{},
 		Clock:        clock{},
 	}, nil
 }
