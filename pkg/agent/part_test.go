@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,6 +54,23 @@ func TestCompose(t *testing.T) {
 		}
 		if d := cmp.Diff(tc.env, env); d != "" || got.envelope.Host != tc.host || got.envelope.Generation != tc.generation || len(got.parts) != tc.parts {
 			t.Errorf("%s: %s, %+v", tc.name, d, got)
+		}
+	}
+}
+
+func TestPartsAreBounded(t *testing.T) {
+	for name, want := range map[string]error{
+		strings.Repeat("n", maxPart): nil, strings.Repeat("n", maxPart+1): ErrPlanInvalid, "": ErrPlanInvalid, "a\nb": ErrPlanInvalid, "\u00e4": ErrPlanInvalid,
+	} {
+		if err := (Part{Name: name}).admit(); !errors.Is(err, want) {
+			t.Errorf("%.20q: %v, want %v", name, err, want)
+		}
+	}
+	parts := map[string]json.RawMessage{}
+	for i := range maxParts + 1 {
+		err := Part{Name: fmt.Sprint(i), Plan: set("A")}.into(parts)
+		if full := i >= maxParts; full != errors.Is(err, ErrPlanInvalid) || full != (err != nil) {
+			t.Errorf("part %d: %v", i+1, err)
 		}
 	}
 }

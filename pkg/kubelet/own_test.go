@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,14 +73,25 @@ func TestTaints(t *testing.T) {
 	if len(fields) != 3 {
 		t.Errorf("%v", fields)
 	}
-	for _, bad := range []string{"a", "a=b", "a=b:Never", "-a=b:NoExecute", "a=b c:NoExecute", "a:NoExecute,a=x:NoExecute"} {
+	for _, bad := range []string{"a", "a=b", "a=b:Never", "-a=b:NoExecute", "a=b c:NoExecute", "a:NoExecute,a=x:NoExecute", manyTaints(maxTaints + 1)} {
 		if _, err := ParseTaints(bad); !errors.Is(err, ErrTaint) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+	if most, err := ParseTaints(manyTaints(maxTaints)); len(most) != maxTaints || err != nil {
+		t.Errorf("%d, %v", len(most), err)
+	}
 	if none, err := ParseTaints(""); len(none) != 0 || err != nil {
 		t.Errorf("%v, %v", none, err)
 	}
+}
+
+func manyTaints(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("k%d=v:NoExecute", i))
+	}
+	return strings.Join(out, ",")
 }
 
 // TestOwnConfigurationIsKept: what the user wrote stays, what he did not write is the kubelet's business.

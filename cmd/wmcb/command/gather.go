@@ -53,20 +53,27 @@ func (p *program) look(ctx context.Context, path string) bootstrapper.Program {
 		return out
 	}
 	info, err := p.env.System.Files.Stat(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		out.Err = fmt.Errorf("looking at %s: %w", path, err)
-	case info.Dir:
-		out.Err = fmt.Errorf("%s is a folder", path)
-	case info.Size > maxProgram:
-		out.Err = fmt.Errorf("%s has %d bytes, at most %d", path, info.Size, maxProgram)
+		return out
 	}
-	if out.Err != nil {
+	if out.Err = isProgram(path, info); out.Err != nil {
 		return out
 	}
 	out.Size = info.Size
 	out.SHA256, out.Err = disk.Digest(ctx, p.env.System.Files, path)
 	return out
+}
+
+// isProgram refuses what can be no program.
+func isProgram(path string, info system.Info) error {
+	switch {
+	case info.Dir:
+		return fmt.Errorf("%s is a folder", path)
+	case info.Size > maxProgram:
+		return fmt.Errorf("%s has %d bytes: %w (%d)", path, info.Size, disk.ErrTooLarge, maxProgram)
+	}
+	return nil
 }
 
 // ask is look for a program that says its version.
@@ -229,7 +236,7 @@ func (p *program) plugins(ctx context.Context, folder string) ([]bootstrapper.Pr
 	}
 	list = slices.DeleteFunc(list, func(i system.Info) bool { return i.Dir })
 	if len(list) > maxPlugins {
-		return nil, fmt.Errorf("%s holds %d files, at most %d", folder, len(list), maxPlugins)
+		return nil, fmt.Errorf("%s holds %d files: %w (%d)", folder, len(list), disk.ErrTooLarge, maxPlugins)
 	}
 	var out []bootstrapper.Program
 	for _, e := range list {
