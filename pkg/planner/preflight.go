@@ -111,11 +111,71 @@ func knownBuilds() []int { return []int{17763, 20348, 20349, 25398, 26100} }
 // nothing does. It is pure: the same input gives the same findings.
 func Preflight(in PreflightInput) []Finding {
 	var out []Finding
-	for _, check := range []func(PreflightInput) []Finding{
-		checkOS, checkElevated, checkDisk, checkClock, checkHostname, checkNodeName, checkNodeIP, checkAPI,
-		checkServices, checkFeatures, checkAgent, checkPayload, checkVersions,
+	for _, c := range Checks(in) {
+		out = append(out, c.Findings...)
+	}
+	return out
+}
+
+// Result is the outcome of a check.
+type Result string
+
+// The outcomes.
+const (
+	ResultOK      Result = "ok"
+	ResultWarning Result = "warning"
+	ResultStops   Result = "stops"
+	// ResultSkipped: nothing was known that could be looked at.
+	ResultSkipped Result = "not looked at"
+)
+
+// Check is one of the things that Preflight looks at.
+type Check struct {
+	// Name for people.
+	Name     string
+	Result   Result
+	Findings []Finding
+}
+
+// NewCheck derives the outcome from what was found.
+func NewCheck(name string, findings []Finding) Check {
+	c := Check{Name: name, Result: ResultOK, Findings: findings}
+	switch {
+	case Fatal(findings):
+		c.Result = ResultStops
+	case len(findings) > 0:
+		c.Result = ResultWarning
+	}
+	return c
+}
+
+// Checks is Preflight with the checks that found nothing, and those for which nothing was known.
+func Checks(in PreflightInput) []Check {
+	var out []Check
+	for _, c := range []struct {
+		name    string
+		look    func(PreflightInput) []Finding
+		unknown bool
+	}{
+		{"Windows version", checkOS, false},
+		{"administrator", checkElevated, false},
+		{"disk space", checkDisk, false},
+		{"clock", checkClock, in.Now.IsZero() || in.Host.Time.IsZero()},
+		{"host name", checkHostname, false},
+		{"node name", checkNodeName, in.NodeName == "" && in.NodeNameOwner == ""},
+		{"node address", checkNodeIP, !in.CheckNodeIP},
+		{"API server", checkAPI, in.Host.API == nil},
+		{"services of others", checkServices, false},
+		{"Windows features", checkFeatures, false},
+		{"agent", checkAgent, len(in.Host.Capabilities) == 0},
+		{"payload", checkPayload, in.Payload == nil},
+		{"versions", checkVersions, in.KubeletVersion == "" && in.Payload == nil},
 	} {
-		out = append(out, check(in)...)
+		check := NewCheck(c.name, c.look(in))
+		if c.unknown && check.Result == ResultOK {
+			check.Result = ResultSkipped
+		}
+		out = append(out, check)
 	}
 	return out
 }

@@ -171,6 +171,6 @@ Exit codes: 0 in sync or done, 1 failed, 2 usage, 3 reboot needed, 4 plan too ne
 	c.SetErr(p.env.Stderr)
 	c.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON lines in ASCII")
 	c.AddCommand(p.facts(), p.preflight(), p.receive(), p.apply(), p.status(), p.remove(), p.version(), p.serve(), p.service(),
-		p.initializeKubelet(), p.configureCNI(), p.uninstallKubelet())
+		p.initializeKubelet(), p.configureCNI(), p.uninstallKubelet(), p.support())
 	return c
 }

@@ -269,24 +269,6 @@ func TestFacts(t *testing.T) {
 	})
 }
 
-func TestPreflight(t *testing.T) {
-	withRig(t, fake.Options{Build: 14393, NotElevated: true}, func(t *testing.T, r *rig) {
-		exit, out, _ := r.run("", "preflight", "--node-ip", "203.0.113.1")
-		if exit != ExitFailed || strings.Count(out, "\n") < 3 {
-			t.Errorf("exit %d, all at once? %s", exit, out)
-		}
-		exit, out, _ = r.run("", "preflight", "--json", "--ca", `C:\absent.crt`)
-		if exit != ExitFailed || reports(t, out)[0].Phase != plan.PhaseFailed {
-			t.Errorf("exit %d, %s", exit, out)
-		}
-	})
-	withRig(t, fake.Options{Features: map[string]fake.Feature{"Containers": {Enabled: true}}}, func(t *testing.T, r *rig) {
-		if exit, out, _ := r.run("", "preflight", "--node-ip", "192.0.2.10"); exit != ExitOK || out != "Nothing stands in the way.\n" {
-			t.Errorf("exit %d, %s", exit, out)
-		}
-	})
-}
-
 func TestReceive(t *testing.T) {
 	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
 		exit, out, errs := r.run(`{"blobs":[]}`+"\n", "receive")
@@ -354,7 +336,7 @@ func TestHelp(t *testing.T) {
 		names = append(names, c.Name())
 	}
 	if d := cmp.Diff([]string{
-		"apply", "configure-cni", "facts", "initialize-kubelet", "preflight", "receive", "remove", "serve", "service", "status", "uninstall-kubelet", "version",
+		"apply", "configure-cni", "facts", "initialize-kubelet", "preflight", "receive", "remove", "serve", "service", "status", "support", "uninstall-kubelet", "version",
 	}, names); d != "" {
 		t.Error(d)
 	}

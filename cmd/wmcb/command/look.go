@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/windowsmachine/operator/pkg/agent/disk"
 	"github.com/windowsmachine/operator/pkg/plan"
-	"github.com/windowsmachine/operator/pkg/planner"
 )
 
 // maxRequest bounds the facts request, in bytes.
@@ -95,77 +93,6 @@ func factRows(f plan.HostFacts) [][2]string {
 		rows = append(rows, [2]string{"address", text})
 	}
 	return rows
-}
-
-func (p *program) preflight() *cobra.Command {
-	var in planner.PreflightInput
-	var ca string
-	c := &cobra.Command{
-		Use:   "preflight",
-		Short: "Say what stands in the way of making this machine a node; changes nothing",
-		Long: `Say what stands in the way of making this machine a node, everything at once. What the cluster knows can be given by flags; what is not
-given is not looked at. Exit code 1 when there is something that stops it.`,
-		Example: `  wmcb preflight
-  wmcb preflight --node-ip 192.0.2.10 --api-server https://api.example.test:6443 --ca C:\ca.crt`,
-		Args: cobra.NoArgs,
-		RunE: p.run(func(ctx context.Context) error {
-			req := plan.FactsRequest{APIServer: in.APIServer}
-			if ca != "" {
-				b, err := disk.Read(p.env.System.Files, ca, maxRequest)
-				if err != nil {
-					return p.fail(fmt.Errorf("reading the CA: %w", err), nil)
-				}
-				req.CA = b
-			}
-			var err error
-			if in.Host, err = p.agent.Facts(ctx, req); err != nil {
-				return p.fail(err, nil)
-			}
-			in.CheckNodeIP = in.NodeIP != ""
-			return p.findings(planner.Preflight(in))
-		}),
-	}
-	c.Flags().StringVar(&in.NodeIP, "node-ip", "", "address that the node shall have")
-	c.Flags().StringVar(&in.NodeName, "node-name", "", "name that the node shall have")
-	c.Flags().StringVar(&in.APIServer, "api-server", "", "https URL of the API server")
-	c.Flags().StringVar(&ca, "ca", "", "file with the CA of the API server, PEM")
-	return c
-}
-
-// finding is a line of `wmcb preflight --json`.
-type finding struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Fatal   bool   `json:"fatal"`
-}
-
-func (p *program) findings(list []planner.Finding) error {
-	fatal := false
-	for _, f := range list {
-		fatal = fatal || f.Fatal
-		if err := p.finding(f); err != nil {
-			return err
-		}
-	}
-	if len(list) == 0 && !p.json {
-		fmt.Fprintln(p.env.Stdout, "Nothing stands in the way.")
-	}
-	if fatal {
-		return exit(ExitFailed)
-	}
-	return nil
-}
-
-func (p *program) finding(f planner.Finding) error {
-	if p.json {
-		return p.line(finding{string(f.Code), f.Message, f.Fatal})
-	}
-	kind := "warning"
-	if f.Fatal {
-		kind = "stops"
-	}
-	_, err := fmt.Fprintf(p.env.Stdout, "%-8s %s: %s\n", kind, f.Code, f.Message)
-	return err
 }
 
 func (p *program) followed(ctx context.Context) error {
