@@ -41,11 +41,11 @@ out/wmcb.exe:
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/wmcb
 
 .PHONY: payload
-payload: ## Build kubelet & co. for Windows from source, pack them into out/payload (about 20 minutes once; DECLARE=file, STANDIN=1)
+payload: ## Build kubelet & co. for Windows from source, pack them (6 minutes once; DECLARE=file, STANDIN=1)
 	go run ./hack/payload $(if $(STANDIN),stand-in --scale $(SCALE),build $(if $(DECLARE),--declare $(DECLARE))) --out out/payload
 
 .PHONY: repro
-repro: ## Build the agent and the payload twice and compare their SHA-256 (about 25 minutes; NAMES="wmcb.exe host-local.exe" for some)
+repro: ## Build the agent and the payload twice and compare their SHA-256 (12 minutes; NAMES="..." for some)
 	go run ./hack/payload repro $(NAMES)
 
 .PHONY: controlplane

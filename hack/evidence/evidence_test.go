@@ -137,6 +137,7 @@ func TestReported(t *testing.T) {
 	middle := named{report(windows.PlatformWindows, windows.Failed, "2026-02-02"), "b.json"}
 	oldest := named{report(windows.PlatformWindows, windows.Passed, "2026-01-01"), "a.json"}
 	wine := named{report(windows.PlatformWine, windows.Passed, "2026-04-04"), "w.json"}
+	wine.PlatformVersion = "10.0"
 	for name, tt := range map[string]struct {
 		reports []named
 		want    string
@@ -153,7 +154,7 @@ func TestReported(t *testing.T) {
 			}
 		})
 	}
-	if got, want := reported("facts", windows.PlatformWine, []named{wine}), "[passed](test/windows/results/w.json) by itself, 2026-04-04"; got != want {
+	if got, want := reported("facts", windows.PlatformWine, []named{wine}), "[passed](test/windows/results/w.json) 10.0, 2026-04-04"; got != want {
 		t.Errorf("%q", got)
 	}
 	if got := reported("pod", windows.PlatformWindows, []named{oldest}); got != "" {
@@ -168,9 +169,11 @@ func TestTable(t *testing.T) {
 		{"fake", "facts", "c_test.go", "TestC"},
 		{"wine", "node", "w_test.go", "TestW"},
 	}
-	text := table(tags, []named{{report(windows.PlatformWine, windows.Passed, "2026-04-04"), "w.json"}})
+	wine := report(windows.PlatformWine, windows.Passed, "2026-04-04")
+	wine.PlatformVersion = "10.0"
+	text := table(tags, []named{{wine, "w.json"}})
 	for _, want := range []string{
-		"| facts | not yet run on Windows | [passed](test/windows/results/w.json) by itself, 2026-04-04 | [TestA](a_test.go), [TestB](b_test.go) and 1 more |\n",
+		"| facts | not yet run on Windows | [passed](test/windows/results/w.json) 10.0, 2026-04-04 | [TestA](a_test.go), [TestB](b_test.go) and 1 more |\n",
 		"| certificates, Node, lease: Ready | not yet run on Windows | [TestW](w_test.go) | no |\n",
 		"| a pod runs and has a network | not yet run on Windows | no | no |\n",
 	} {

@@ -90,7 +90,7 @@ func cell(r named, res windows.Result) string {
 	}
 	where := r.Build
 	if r.Platform == windows.PlatformWine {
-		where = "by itself"
+		where = r.PlatformVersion
 	}
 	return fmt.Sprintf("[%s](%s/%s) %s, %s", word, resultsFolder, r.file, where, r.Started.UTC().Format("2006-01-02"))
 }

@@ -67,23 +67,24 @@ func rebuildAgent(ctx context.Context, progress io.Writer, root string) ([]progr
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	var built []string
-	for _, b := range []struct {
-		folder string
-		env    []string
-	}{{"one", nil}, {filepath.Join("in", "another", "place"), []string{"GOCACHE=" + filepath.Join(tmp, "cache")}}} {
-		dir := filepath.Join(tmp, b.folder)
+	first, second := filepath.Join(tmp, "one"), filepath.Join(tmp, "in", "another", "place")
+	// Both copies come first: somebody may be at work on the source.
+	for _, dir := range []string{first, second} {
 		if err := copySource(dir, root); err != nil {
 			return nil, err
 		}
-		label := "payload: " + agent + " in " + b.folder
+	}
+	for _, b := range []struct {
+		dir string
+		env []string
+	}{{first, nil}, {second, []string{"GOCACHE=" + filepath.Join(tmp, "cache")}}} {
+		label := "payload: " + agent + " in " + b.dir
 		fmt.Fprintln(progress, label)
-		if err := gobuild.WithHeartbeat(progress, label, func() error { return makeAgent(ctx, dir, b.env) }); err != nil {
+		if err := gobuild.WithHeartbeat(progress, label, func() error { return makeAgent(ctx, b.dir, b.env) }); err != nil {
 			return nil, err
 		}
-		built = append(built, filepath.Join(dir, "out", agent))
 	}
-	c, err := programs.Compare(agent, built[0], built[1])
+	c, err := programs.Compare(agent, filepath.Join(first, "out", agent), filepath.Join(second, "out", agent))
 	return []programs.Comparison{c}, err
 }
 

@@ -73,10 +73,7 @@ func (m Machine) do(ctx context.Context, e exercise) []Result {
 	began := m.System.Clock.Now()
 	main := Result{Step: e.subject}
 	out := []Result{main}
-	why, err := "", error(nil)
-	if e.possible != nil {
-		why, err = e.possible(b)
-	}
+	why, err := b.canDo(e)
 	if err != nil || why != "" {
 		out[0] = main.ended(why, err)
 		for _, c := range e.also {
@@ -103,6 +100,17 @@ func (m Machine) do(ctx context.Context, e exercise) []Result {
 	}
 	out[0] = main.ended("", err)
 	return m.told(out, began)
+}
+
+// canDo says why an exercise is not done, "" when it is.
+func (b *bench) canDo(e exercise) (string, error) {
+	if len(b.Only) > 0 && !slices.Contains(b.Only, e.subject) {
+		return "left out by -only", nil
+	}
+	if e.possible == nil {
+		return "", nil
+	}
+	return e.possible(b)
 }
 
 // ended fills in what came of it.

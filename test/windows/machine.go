@@ -35,6 +35,8 @@ type Machine struct {
 	Program []byte
 	// EnableFeatures lets the Containers feature be enabled where it is not, which takes a reboot and is not taken back.
 	EnableFeatures bool
+	// Only are the subjects that are exercised, the others are reported as not run; empty are all.
+	Only []string
 	// Logf says what is done; it must not be nil.
 	Logf func(format string, args ...any)
 }
@@ -75,7 +77,7 @@ func (m Machine) clean(ctx context.Context) error {
 // Waiting: what the machine does by itself is looked for that often, that long.
 const (
 	pollEvery = 200 * time.Millisecond
-	pollLimit = 30 * time.Second
+	pollLimit = 15 * time.Second
 )
 
 // eventually calls f until it answers nil; when the time is up its last error is the answer.

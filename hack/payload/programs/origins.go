@@ -22,7 +22,7 @@ const (
 type origin struct {
 	// folder is its name below modulesFolder, module the project in it, licence the project's SPDX expression.
 	folder, module, licence string
-	// takes is how long a first build lasts, for people; measured on two cores.
+	// takes is how long a first build lasts, for people.
 	takes    string
 	programs []program
 	// stamps returns what the linker sets so that the programs report their version.
@@ -41,7 +41,7 @@ func origins() []origin {
 	const plugins = "github.com/containernetworking/plugins"
 	return []origin{
 		{
-			folder: "kubernetes", module: "k8s.io/kubernetes", licence: "Apache-2.0", takes: "about 12 minutes on two cores",
+			folder: "kubernetes", module: "k8s.io/kubernetes", licence: "Apache-2.0", takes: "about 4 minutes on two idle cores",
 			programs: []program{
 				{name: "kube-log-runner.exe", pkg: "k8s.io/component-base/logs/kube-log-runner", module: "k8s.io/component-base"},
 				{name: "kube-proxy.exe", pkg: "k8s.io/kubernetes/cmd/kube-proxy"},
@@ -50,17 +50,17 @@ func origins() []origin {
 			stamps: gobuild.KubernetesStamps,
 		},
 		{
-			folder: "containerd", module: "github.com/containerd/containerd/v2", licence: "Apache-2.0", takes: "about 4 minutes on two cores",
+			folder: "containerd", module: "github.com/containerd/containerd/v2", licence: "Apache-2.0", takes: "about a minute on two idle cores",
 			programs: []program{{name: "containerd.exe", pkg: "github.com/containerd/containerd/v2/cmd/containerd"}},
 			stamps:   stamp("github.com/containerd/containerd/v2/version.Version"),
 		},
 		{
-			folder: "runhcs", module: "github.com/Microsoft/hcsshim", licence: "MIT", takes: "about 2 minutes on two cores",
+			folder: "runhcs", module: "github.com/Microsoft/hcsshim", licence: "MIT", takes: "about half a minute on two idle cores",
 			programs: []program{{name: "containerd-shim-runhcs-v1.exe", pkg: "github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1"}},
 			stamps:   stamp("main.version"),
 		},
 		{
-			folder: "cni", module: plugins, licence: "Apache-2.0", takes: "about a minute on two cores",
+			folder: "cni", module: plugins, licence: "Apache-2.0", takes: "about half a minute on two idle cores",
 			programs: []program{
 				{name: "host-local.exe", pkg: plugins + "/plugins/ipam/host-local"},
 				{name: "win-bridge.exe", pkg: plugins + "/plugins/main/windows/win-bridge"},
@@ -69,7 +69,7 @@ func origins() []origin {
 			stamps: stamp(plugins + "/pkg/utils/buildversion.BuildVersion"),
 		},
 		{
-			folder: "exporter", module: "github.com/prometheus-community/windows_exporter", licence: "MIT", takes: "about 2 minutes on two cores",
+			folder: "exporter", module: "github.com/prometheus-community/windows_exporter", licence: "MIT", takes: "about half a minute on two idle cores",
 			programs: []program{{name: "windows_exporter.exe", pkg: "github.com/prometheus-community/windows_exporter"}},
 			stamps:   stamp("github.com/prometheus/common/version.Version"),
 		},

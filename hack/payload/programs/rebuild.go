@@ -60,6 +60,7 @@ func (p Part) rebuild(ctx context.Context, progress io.Writer, names []string, c
 		if err != nil {
 			return nil, err
 		}
+		fmt.Fprintf(progress, "%s: %s: same = %v\n", p.Label, c.Name, c.Same())
 		out = append(out, c)
 	}
 	return out, nil

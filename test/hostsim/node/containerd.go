@@ -11,6 +11,9 @@ import (
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
 )
 
+// containerdVersion is what the runtime says it is.
+const containerdVersion = "v2.4.2"
+
 // cri is a running containerd as the kubelet sees it.
 type cri struct {
 	confDir string
@@ -27,6 +30,9 @@ func containerdFlags() (known, bools map[string]bool) {
 // containerd listens on its pipe as long as it runs. It ends with 1 when a flag is unknown, when its configuration is missing or is not
 // one, when its log file cannot be opened, and, more strictly than the real one, when its shim is not beside it.
 func (n *Node) containerd(ctx context.Context, p *fake.Process) int {
+	if askedForVersion(p) {
+		return say(p, "containerd github.com/containerd/containerd/v2 "+containerdVersion+" 0000000")
+	}
 	known, bools := containerdFlags()
 	args, err := flags(expandShort(p.Args()), known, bools)
 	if err != nil {

@@ -41,6 +41,9 @@ type kubelet struct {
 // kubelet runs until it is asked to stop. As with the real one, flags and configuration are judged before the service manager hears of
 // the process, so that a bad one is a failed start (1053); what is missing later ends a running service (1067).
 func (n *Node) kubelet(ctx context.Context, p *fake.Process) int {
+	if askedForVersion(p) {
+		return say(p, "Kubernetes "+kubeletVersion)
+	}
 	k := &kubelet{node: n, p: p, s: p.System(), log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(p.Stderr())))}
 	ctx = klog.NewContext(ctx, k.log)
 	args, err := parseKubeletArgs(p.Args())

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 
@@ -50,6 +51,16 @@ func (n *Node) Resolve(i fake.Image) (fake.Program, bool) {
 		return n.kubelet, true
 	}
 	return nil, false
+}
+
+// askedForVersion: the program was started with --version and nothing else; it answers with one line and ends.
+func askedForVersion(p *fake.Process) bool { return len(p.Args()) == 1 && p.Args()[0] == "--version" }
+
+func say(p *fake.Process, text string) int {
+	if _, err := fmt.Fprintln(p.Stdout(), text); err != nil {
+		return 1
+	}
+	return 0
 }
 
 // listen opens a named pipe; false when it is taken.

@@ -1,0 +1,126 @@
+package wmcbe2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/test/bed"
+	"github.com/windowsmachine/operator/test/payload"
+)
+
+const (
+	root = "../.."
+	// bedScale is the payload's size.
+	bedScale = 0.01
+	// bedNetwork is an HNS network that the simulated machine has before the run, as hybrid overlay makes it on a real one.
+	bedNetwork = "OVNKubernetesHybridOverlayNetwork"
+)
+
+// onBed starts a control plane like OpenShift's and one simulated machine behind a Machine, and returns the flags of a run with -skipVMSetup
+// that has the rights of the Job's account.
+func onBed(t *testing.T, o Options) Options {
+	t.Helper()
+	dir := t.TempDir()
+	agent := filepath.Join(dir, "wmcb.exe")
+	if err := os.WriteFile(agent, []byte("stands for the agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bed.Start(t.Context(), bed.Options{
+		Root: root, Agent: agent, Scale: bedScale, MachineAPI: true, OpenShift: "AWS", PodCIDR: "10.132.0.0/14", Logf: t.Logf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	access, err := os.ReadFile(filepath.Join(root, "hack", "wmcb-ci-e2e", "access.yaml"))
+	must(err)
+	must(b.Apply(t.Context(), access))
+	// Nobody runs the Job here, but the API server has to take it.
+	_, err = b.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", filepath.Join(checkout(t), "hack", "wmcb-ci-e2e", "job.yaml"))
+	must(err)
+	must(b.ApplyMachineSet(t.Context(), 1))
+	must(provisioned(t.Context(), b))
+	o.Kubeconfig = filepath.Join(dir, "kubeconfig")
+	kubeconfig, err := b.ServiceAccountKubeconfig(t.Context(), namespace, account)
+	must(err)
+	must(os.WriteFile(o.Kubeconfig, kubeconfig, 0o600))
+	o.SSHKey = filepath.Join(dir, "private-key")
+	must(os.WriteFile(o.SSHKey, b.PrivateKey(), 0o600))
+	o.Port, err = b.Port()
+	must(err)
+	store, err := payload.Cached(bedScale)
+	must(err)
+	o.WMCB, o.Payload, o.SkipVMSetup, o.Network = agent, store.Dir(), true, bedNetwork
+	if o.Artifacts == "" {
+		o.Artifacts = filepath.Join(dir, "artifacts")
+	}
+	t.Cleanup(func() { artifactsAreThere(t, o.Artifacts) })
+	return o
+}
+
+// checkout is the absolute path of this repository.
+func checkout(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// provisioned waits for the Machine and gives its machine the network.
+func provisioned(ctx context.Context, b *bed.Bed) error {
+	var name string
+	err := until(ctx, nodePatience, func(ctx context.Context) (bool, string, error) {
+		list, err := machines(ctx, b.Client)
+		if err != nil {
+			return false, "", err
+		}
+		m, err := pick(list)
+		name = m.Name
+		return err == nil, "no Machine is Provisioned", nil
+	})
+	if err != nil {
+		return err
+	}
+	h, ok := b.Host(name)
+	if !ok {
+		return errNoMachine
+	}
+	ip, _ := h.Addr()
+	return h.Machine().System().Networks.Create(ctx, plan.Network{
+		Name: bedNetwork, Type: plan.NetworkOverlay, ManagementIP: ip, Prefix: "10.132.0.0/24", Gateway: "10.132.0.1", VSID: 4097,
+	})
+}
+
+// artifactsAreThere: what a person would look at after a run that failed, and nothing secret.
+func artifactsAreThere(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	for _, want := range []string{"machine.yaml", "node.yaml", "host-key.txt", "01-initialize-kubelet.txt", "journal.jsonl", "kubelet.log"} {
+		if !slices.Contains(names, want) && !t.Failed() {
+			t.Errorf("%s is missing among the artifacts %v", want, names)
+		}
+	}
+}
