@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,6 +32,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/facts/discover"
 	"github.com/windowsmachine/operator/pkg/host"
+	"github.com/windowsmachine/operator/pkg/lead"
 	"github.com/windowsmachine/operator/pkg/payload"
 	"github.com/windowsmachine/operator/pkg/ticket"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
@@ -121,30 +124,53 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("reading the agent: %w", err)
 	}
-	mgr, err := newManager(o)
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	lock, err := lead.New(cfg, o.namespace, "windows-machine-operator", lost)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(cfg, lock, o)
 	if err != nil {
 		return err
 	}
 	notifier := &hostctl.Notifier{}
-	dialer := &ssh.Dialer{Net: ssh.Outside, Logins: make(chan struct{}, maxLogins)}
-	if o.allowLoopback {
-		dialer.Net = nil
+	pool, err := newPool(mgr, o, host.Config{Agent: agent, Store: store, Notify: notifier.Notify, Stagings: o.maxUploads})
+	if err != nil {
+		return err
 	}
-	pool := host.NewPool(host.Config{Dialer: dialer, Agent: agent, Store: store, Notify: notifier.Notify, Stagings: o.maxUploads})
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		pool.Close()
-		return nil
-	})); err != nil {
-		return fmt.Errorf("adding the connection pool: %w", err)
+	leads := lock.Holds
+	if !o.leaderElect {
+		leads = func() bool { return true }
 	}
-	if err := setup(ctx, mgr, o, pool, notifier, store.Manifest()); err != nil {
+	if err := setup(ctx, mgr, o, pool, notifier, store.Manifest(), leads); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, notifier *hostctl.Notifier, manifest payload.Manifest) error {
+// newPool makes the connection pool, which ends with the manager.
+func newPool(mgr ctrl.Manager, o options, c host.Config) (*host.Pool, error) {
+	dialer := &ssh.Dialer{Net: ssh.Outside, Logins: make(chan struct{}, maxLogins)}
+	if o.allowLoopback {
+		dialer.Net = nil
+	}
+	c.Dialer = dialer
+	pool := host.NewPool(c)
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		pool.Close()
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("adding the connection pool: %w", err)
+	}
+	return pool, nil
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, notifier *hostctl.Notifier, manifest payload.Manifest, leads func() bool) error {
 	known := &facts.Store{}
 	hostMetrics, err := hostctl.NewMetrics(metrics.Registry)
 	if err != nil {
@@ -165,7 +191,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("host"), Clock: clock.RealClock{}, Pool: pool, Facts: known,
 				Tickets:  ticket.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 				Notifier: notifier, Namespace: o.namespace, AllowLoopback: o.allowLoopback, Payload: manifest, Metrics: hostMetrics,
-				Workers: o.maxWorkers,
+				Workers: o.maxWorkers, Leads: leads,
 			}).Setup(ctx, mgr)
 		}},
 		{"machine", func() error {
@@ -176,7 +202,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 		}},
 		{"csr", func() error {
 			return csr.Setup(ctx, mgr, csr.Options{
-				Namespace: o.namespace, Registerer: metrics.Registry, AllowLoopback: o.allowLoopback, ServerNames: known.ServerNames,
+				Namespace: o.namespace, Registerer: metrics.Registry, AllowLoopback: o.allowLoopback, ServerNames: known.ServerNames, Leads: leads,
 			})
 		}},
 	} {
@@ -187,26 +213,32 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 	return nil
 }
 
-func newManager(o options) (ctrl.Manager, error) {
+// lost ends an operator that has woken up and is no longer the leader, before it does anything else.
+func lost(holder string) {
+	fmt.Fprintln(os.Stderr, "windows-machine-operator: the lead was lost to", holder)
+	os.Exit(1)
+}
+
+func newManager(cfg *rest.Config, lock resourcelock.Interface, o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, machine.AddToScheme, discover.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	cfg, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w", err)
-	}
+	leaseDuration, renewDeadline, retryPeriod := lead.LeaseDuration, lead.RenewDeadline, lead.RetryPeriod
 	own := map[string]cache.Config{o.namespace: {}}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        scheme,
 		Metrics:                       server.Options{BindAddress: o.metricsAddr},
 		HealthProbeBindAddress:        o.probeAddr,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "windows-machine-operator",
-		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &leaseDuration,
+		RenewDeadline:                 &renewDeadline,
+		RetryPeriod:                   &retryPeriod,
+		// It is made here, so that who has lost it knows at once.
+		LeaderElectionResourceLockInterface: lock,
 		// Secrets and ConfigMaps are cached in the operator's namespace only: it may not read others.
 		// Nobody here reads who wrote which field.
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{

@@ -2,6 +2,7 @@ package csr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -16,8 +17,14 @@ import (
 // maxMessage bounds the message of a condition, in bytes, so that an event has room for it.
 const maxMessage = 900
 
+// errNotLeading: this operator was suspended, or cannot reach the API server, for so long that another one may have the lead.
+var errNotLeading = errors.New("the lease has not been renewed in time: another operator may lead")
+
 // act writes the verdict. A conflict means that request or host were changed since they were read.
 func (r *Reconciler) act(ctx context.Context, obj *certificatesv1.CertificateSigningRequest, host *v1alpha1.WindowsHost, d csr.Decision) error {
+	if r.options.Leads != nil && !r.options.Leads() {
+		return errNotLeading
+	}
 	if d.Reason == csr.FirstClient {
 		if err := r.spend(ctx, host, obj.Name); err != nil {
 			return err
@@ -39,7 +46,7 @@ func (r *Reconciler) spend(ctx context.Context, host *v1alpha1.WindowsHost, name
 	}
 	spent := host.DeepCopy()
 	now := metav1.NewTime(r.options.Clock.Now())
-	spent.Status.Ticket.ApprovedCSR, spent.Status.Ticket.ApprovedAt = name, &now
+	spent.Status.Ticket.ApprovedCSR, spent.Status.Ticket.ApprovedAt, spent.Status.Ticket.ApprovedBoot = name, &now, host.Status.BootID
 	// The lock makes sure that the ticket is the one that was judged, and that no other operator was faster.
 	patch := client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, spent, patch); err != nil {

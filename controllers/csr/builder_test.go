@@ -169,8 +169,9 @@ func windowsHost(name, address string) *v1alpha1.WindowsHost {
 		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: name, UID: types.UID("host-" + name)},
 		Spec:       v1alpha1.WindowsHostSpec{Address: address},
 		Status: v1alpha1.WindowsHostStatus{
-			Node: &v1alpha1.NodeStatus{Name: name, ManagementIP: address},
-			Plan: &v1alpha1.PlanStatus{KubeletStarted: &started},
+			Node:   &v1alpha1.NodeStatus{Name: name, ManagementIP: address},
+			BootID: "b1",
+			Plan:   &v1alpha1.PlanStatus{KubeletStarted: &started},
 			Ticket: &v1alpha1.TicketStatus{
 				ServiceAccount: "host-" + name, ID: "sa-" + name, Expires: metav1.NewTime(clockNow().Add(20 * time.Minute)),
 			},

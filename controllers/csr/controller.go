@@ -40,6 +40,8 @@ type Options struct {
 	// ServerNames returns further names and addresses of the API server and of Services that no node may claim, such as
 	// facts.Cluster.ServerNames; nil: none beyond those that the cluster's objects show.
 	ServerNames func(context.Context) ([]string, error)
+	// Leads reports whether nobody else can have taken over; nothing is decided while it is false. Nil is always.
+	Leads func() bool
 }
 
 // Reconciler decides about one request a time.

@@ -39,8 +39,8 @@ func TestFirstClientCertificate(t *testing.T) {
 	if c.Reason != v1alpha1.FieldManager || !strings.HasPrefix(c.Message, string(csr.FirstClient)) || c.Status != corev1.ConditionTrue {
 		t.Errorf("condition %+v", c)
 	}
-	if got := w.host("win-a").Status.Ticket; got.ApprovedCSR != "csr-1" || got.ApprovedAt == nil || !got.ApprovedAt.Time.Equal(clockNow()) {
-		t.Errorf("the ticket was used for %q at %s", got.ApprovedCSR, got.ApprovedAt)
+	if got := w.host("win-a").Status.Ticket; got.ApprovedCSR != "csr-1" || got.ApprovedAt == nil || !got.ApprovedAt.Time.Equal(clockNow()) || got.ApprovedBoot != "b1" {
+		t.Errorf("the ticket was used for %q at %s in boot %q", got.ApprovedCSR, got.ApprovedAt, got.ApprovedBoot)
 	}
 	ev := w.events()
 	if len(ev) != 2 || !strings.Contains(ev[0], v1alpha1.EventCSRApproved) {
@@ -421,4 +421,21 @@ func metric(t *testing.T, w *world, name, verdict, reason string) float64 {
 		}
 	}
 	return 0
+}
+
+// TestSleeperDecidesNothing: an operator that was suspended and wakes up neither approves nor spends a ticket.
+func TestSleeperDecidesNothing(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, windowsHost("win-a", "192.0.2.10"), firstClient(t, "csr-1", "win-a"))
+	w.reconcile.options.Leads = func() bool { return false }
+	_, err := w.reconcile.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "csr-1"}})
+	if !errors.Is(err, errNotLeading) {
+		t.Errorf("deciding without the lead ended with %v", err)
+	}
+	w.wantVerdict("csr-1", "")
+	if got := w.host("win-a").Status.Ticket.ApprovedCSR; got != "" {
+		t.Errorf("the ticket was spent for %q", got)
+	}
+	w.reconcile.options.Leads = func() bool { return true }
+	w.run("csr-1")
+	w.wantVerdict("csr-1", approved)
 }

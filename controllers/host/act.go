@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/planner"
 	"github.com/windowsmachine/operator/pkg/ticket"
 )
@@ -25,6 +26,9 @@ import (
 // act does what the pass wants: the ticket and the status come before anything is sent to the machine, so that a plan's generation
 // and a ticket's expiry are on record first. A conflict on the status means that the view was stale; nothing was started then.
 func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error) {
+	if r.Leads != nil && !r.Leads() {
+		return reconcile.Result{}, errNotLeading
+	}
 	session := r.Pool.Session(sessionKey(p.host))
 	if p.disconnect {
 		session.Disconnect()
@@ -48,17 +52,25 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 	if err := r.settle(ctx, p); err != nil {
 		return reconcile.Result{}, err
 	}
-	if p.verb == "" && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
-		session.Rest()
-	}
-	if p.verb != "" {
+	p.begin(ctx, session, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady))
+	return reconcile.Result{RequeueAfter: p.again}, nil
+}
+
+// begin has the session do what the pass wants of the machine, or rest where there is nothing to do for one that is ready.
+func (p *pass) begin(ctx context.Context, session *host.Session, ready bool) {
+	switch {
+	case p.verb != "":
 		p.args.Target = p.target()
 		if session.Start(p.verb, p.args) {
 			log.FromContext(ctx).V(1).Info("started a verb", "verb", p.verb)
 		}
+	case ready:
+		session.Rest()
 	}
-	return reconcile.Result{RequeueAfter: p.again}, nil
 }
+
+// errNotLeading: this operator was suspended, or cannot reach the API server, for so long that another one may have the lead.
+var errNotLeading = errors.New("the lease has not been renewed in time: another operator may lead")
 
 // afterConflict is when to look again after somebody else wrote first.
 const afterConflict = 200 * time.Millisecond
@@ -124,7 +136,7 @@ func (r *Reconciler) applyNode(ctx context.Context, p *pass) error {
 
 // finish deletes the Node that was ours and lets the object go.
 func (r *Reconciler) finish(ctx context.Context, p *pass) error {
-	if p.node != nil && p.ours() {
+	if p.dropNode {
 		uid := p.node.UID
 		err := r.Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})
 		if client.IgnoreNotFound(err) != nil {

@@ -56,6 +56,8 @@ type Reconciler struct {
 	AllowLoopback bool
 	Payload       payload.Manifest
 	Metrics       *Metrics
+	// Leads reports whether nobody else can have taken over; nothing is begun while it is false. nil is always.
+	Leads func() bool
 	// Workers is how many hosts are looked at side by side; 0 is DefaultWorkers.
 	Workers int
 }

@@ -1,7 +1,10 @@
 package host
 
 import (
+	"errors"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/host"
@@ -53,4 +56,21 @@ func TestGeneration(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An operator that was suspended, and wakes up in the middle of its work, begins nothing.
+func TestSleeperBeginsNothing(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, object())
+	leads := false
+	w.r.Leads = func() bool { return leads }
+	for range 3 {
+		if _, err := w.once(); !errors.Is(err, errNotLeading) {
+			t.Fatalf("a pass without the lead ended with %v", err)
+		}
+	}
+	if ran := w.machine.verbs(); ran != "" || len(w.host().Status.Conditions) > 0 {
+		t.Errorf("ran %q and wrote %+v", ran, w.host().Status.Conditions)
+	}
+	leads = true
+	w.until("handed over", handedOver)
 }

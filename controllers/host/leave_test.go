@@ -2,6 +2,7 @@ package host
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -91,6 +92,41 @@ func TestDeletionNeedsNoClusterFacts(t *testing.T) {
 				if p.verb == "" || p.deleting.reason != v1alpha1.ReasonCleaning {
 					t.Errorf("%s: verb %q, %s: %s", state, p.verb, p.deleting.reason, p.deleting.message)
 				}
+			}
+		})
+	}
+}
+
+// A host that is deleted in the moment after its Node registered leaves no Node behind that nobody calls his own.
+func TestDeletionTakesTheNodeThatJustRegistered(t *testing.T) {
+	fresh := func(v *view) {
+		v.host.Status.Node.UID = ""
+		v.node.Annotations = nil
+		v.node.CreationTimestamp, v.host.CreationTimestamp = metav1.NewTime(at()), metav1.NewTime(at().Add(-time.Minute))
+	}
+	approved := func(v *view) { v.host.Status.Ticket.ApprovedCSR = "csr-1" }
+	gone := func(v *view) { v.snap.Last[host.VerbRemove] = host.Outcome{Verb: host.VerbRemove, At: at()} }
+	for name, c := range map[string]struct {
+		edits []func(*view)
+		want  bool
+	}{
+		"ours":                        {nil, true},
+		"registered a moment ago":     {[]func(*view){fresh, ticketed, approved}, true},
+		"a ticket was issued since":   {[]func(*view){fresh, ticketed, func(v *view) { v.host.Status.Ticket.EarlierCSR = "csr-1" }}, true},
+		"no certificate was approved": {[]func(*view){fresh, ticketed}, false},
+		"another host's":              {[]func(*view){fresh, ticketed, approved, func(v *view) { v.node.Annotations = map[string]string{v1alpha1.HostUIDAnnotation: "uid-b"} }}, false},
+		"older than the host": {[]func(*view){fresh, ticketed, approved, func(v *view) {
+			v.node.CreationTimestamp = metav1.NewTime(at().Add(-time.Hour))
+		}}, false},
+		"no Node": {[]func(*view){func(v *view) { v.node = nil }}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := leave(aView(append([]func(*view){settled, gone}, c.edits...)...))
+			if !p.finish || p.dropNode != c.want {
+				t.Errorf("finish %t, the Node goes: %t, want %t", p.finish, p.dropNode, c.want)
+			}
+			if c.want && p.host.Status.Ticket != nil && p.status().Ticket == nil {
+				t.Error("the ticket's use is forgotten before the Node has gone, so that a second try would leave it")
 			}
 		})
 	}

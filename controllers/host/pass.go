@@ -104,8 +104,8 @@ type todo struct {
 	// ticket asks for a token that goes with the envelope, revoke for the end of the ticket.
 	ticket, revoke bool
 	adoptNode      bool
-	// finish ends a deletion: the Node goes, and the finalizer.
-	finish bool
+	// finish ends a deletion: the Node goes if it came from our machine, and the finalizer.
+	finish, dropNode bool
 	// again is when to look again, 0 when something else brings the next pass.
 	again time.Duration
 }

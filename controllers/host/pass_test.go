@@ -385,7 +385,10 @@ func TestNodeOfAnotherIsNeverAdopted(t *testing.T) {
 		edits []func(*view)
 		adopt bool
 	}{
-		"our ticket's":         {[]func(*view){ticketed, newNode}, true},
+		"our ticket's": {[]func(*view){ticketed, newNode}, true},
+		"an earlier ticket's": {[]func(*view){newNode, func(v *view) {
+			v.host.Status.Ticket = &v1alpha1.TicketStatus{ID: "2", EarlierCSR: "csr-1"}
+		}}, true},
 		"no certificate of us": {[]func(*view){newNode}, false},
 		"older than the host": {[]func(*view){ticketed, newNode, func(v *view) {
 			v.node.CreationTimestamp = metav1.NewTime(at().Add(-time.Hour))

@@ -123,12 +123,12 @@ func (p *pass) ours() bool {
 }
 
 // mayAdopt reports whether a Node that carries no host's UID yet can only have come from our machine: a client certificate was
-// approved for our ticket, or the host's Node was there before and was deleted, and the Node is younger than the host. Only the holder of
+// approved for our ticket or an earlier one, or the host's Node was there before and was deleted, and the Node is younger than the host. Only the holder of
 // that certificate, or an administrator, can make a Node of this name.
 func (p *pass) mayAdopt() bool {
 	if p.node == nil || p.node.Annotations[v1alpha1.HostUIDAnnotation] != "" || p.node.CreationTimestamp.Before(&p.host.CreationTimestamp) {
 		return false
 	}
 	t, n := p.host.Status.Ticket, p.host.Status.Node
-	return t != nil && t.ApprovedCSR != "" || n != nil && n.UID != ""
+	return t != nil && (t.ApprovedCSR != "" || t.EarlierCSR != "") || n != nil && n.UID != ""
 }

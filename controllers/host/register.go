@@ -53,13 +53,17 @@ const (
 	// joinPatience is how long after its certificate was approved a kubelet may take to register its Node. One that lost the key
 	// meanwhile asks again, and a ticket is good for one certificate only.
 	joinPatience = 3 * time.Minute
+	// bootPatience is how long that is on a machine that has been booted since: a kubelet that has kept its key registers within seconds.
+	bootPatience = 20 * time.Second
 )
 
-// ticketDue is when a machine that has to join needs another ticket: at once when there is none on record.
-func ticketDue(t *v1alpha1.TicketStatus) time.Time {
+// ticketDue is when a machine that has to join, and says that this is its boot, needs another ticket: at once when there is none on record.
+func ticketDue(t *v1alpha1.TicketStatus, bootID string) time.Time {
 	switch {
 	case t == nil:
 		return time.Time{}
+	case t.ApprovedCSR != "" && t.ApprovedAt != nil && t.ApprovedBoot != "" && bootID != t.ApprovedBoot:
+		return t.ApprovedAt.Add(bootPatience)
 	case t.ApprovedCSR != "" && t.ApprovedAt != nil:
 		return t.ApprovedAt.Add(joinPatience)
 	}
@@ -75,8 +79,13 @@ func (p *pass) renewTicket() {
 	if !settled || len(p.desired.plan.Secrets) == 0 {
 		return
 	}
-	if due := ticketDue(p.host.Status.Ticket); due.After(p.now) {
+	t := p.host.Status.Ticket
+	if due := ticketDue(t, p.bootID); due.After(p.now) {
 		p.lookAgain(due.Sub(p.now))
+		if t.ApprovedCSR != "" && !p.snap.Connected {
+			// The machine may have been off, and says so when it is asked.
+			p.startFacts()
+		}
 		return
 	}
 	p.startApply()

@@ -128,3 +128,25 @@ func TestOtherAgentInTheServiceIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// An operator that has just taken over, with a newer plan on record than the machine has, has not asked the machine yet: the Node runs, and the host is
+// not Ready.
+func TestNewPlanIsNotReadyBeforeTheMachineWasAsked(t *testing.T) {
+	asking := func(v *view) {
+		v.snap = host.Snapshot{Connected: true, HostKey: v.snap.HostKey, Busy: host.VerbFacts}
+		v.host.Status.OS = &v1alpha1.OSStatus{Build: 20348}
+	}
+	for name, c := range map[string]struct {
+		edit func(*view)
+		want string
+	}{
+		"in place":    {func(*view) {}, v1alpha1.ReasonNodeReady},
+		"not applied": {func(v *view) { v.host.Status.Plan.Applied = "older" }, v1alpha1.ReasonConnecting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := readyOf(walk(aView(settled, asking, c.edit))); got.Reason != c.want {
+				t.Errorf("Ready is %s %s: %s, want %s", got.Status, got.Reason, got.Message, c.want)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ import (
 func (p *pass) leave() {
 	p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is being brought back to what it was")
 	if p.nothingToClean() || p.snap.Last[host.VerbRemove].Err == nil && !p.snap.Last[host.VerbRemove].At.IsZero() {
-		p.finish = true
+		p.end()
 		return
 	}
 	for _, phase := range []func(*pass) bool{(*pass).notPaused, (*pass).profileExists, (*pass).haveCredentials, (*pass).trust} {
@@ -35,6 +35,12 @@ func (p *pass) leave() {
 	}
 }
 
+// end lets the object go. A Node that registered a moment ago, before we could put the host's UID on it, goes as well: it would keep its name from
+// whatever comes after.
+func (p *pass) end() {
+	p.finish, p.dropNode = true, p.ours() || p.mayAdopt()
+}
+
 // asksFirst reports whether the first question to the machine is under way.
 func (p *pass) asksFirst() bool { return p.snap.Facts == nil && p.snap.Busy == host.VerbFacts }
 
@@ -46,7 +52,7 @@ func (p *pass) clean() {
 		p.attempt(host.VerbFacts)
 	case p.ofAnother():
 		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is configured by another WindowsHost; nothing is taken off it")
-		p.finish = true
+		p.finish, p.dropNode = true, p.ours()
 	default:
 		p.attempt(host.VerbRemove)
 	}

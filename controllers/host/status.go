@@ -28,7 +28,8 @@ func (p *pass) status() v1alpha1.WindowsHostStatus {
 	}
 	p.nodeStatus(&s)
 	p.planStatus(&s)
-	if p.revoke || p.finish {
+	// Until the object is gone the ticket's use says whose the Node is.
+	if p.revoke {
 		s.Ticket = nil
 	}
 	p.conditions(&s)
@@ -115,7 +116,7 @@ func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
 		return unmet
 	case p.more:
 		return no(v1alpha1.ReasonApplying, "step "+p.step)
-	case p.running():
+	case p.running() && inPlace(s):
 		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready and the machine equals its plan", p.node.Name))
 	case p.registered == (cond{}):
 		// Nothing is wrong, and the pass has not come as far as the Node.

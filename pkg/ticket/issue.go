@@ -1,6 +1,7 @@
 package ticket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,12 +52,19 @@ type Ticket struct {
 	Kubeconfig Secret
 }
 
-// Status returns the ticket as it stands in status.ticket: the use of previous is kept as long as it is the same ticket.
+// Status returns the ticket as it stands in status.ticket: the use of previous is kept as long as it is the same ticket,
+// and remembered when it is another one.
 func (t Ticket) Status(previous *v1alpha1.TicketStatus) *v1alpha1.TicketStatus {
 	out := &v1alpha1.TicketStatus{ServiceAccount: t.ServiceAccount, ID: t.ID, Expires: metav1.NewTime(t.Expires)}
-	if previous != nil && previous.ID == t.ID {
-		out.ApprovedCSR, out.ApprovedAt = previous.ApprovedCSR, previous.ApprovedAt
+	if previous == nil {
+		return out
 	}
+	out.EarlierCSR = previous.EarlierCSR
+	if previous.ID != t.ID {
+		out.EarlierCSR = cmp.Or(previous.ApprovedCSR, previous.EarlierCSR)
+		return out
+	}
+	out.ApprovedCSR, out.ApprovedAt, out.ApprovedBoot = previous.ApprovedCSR, previous.ApprovedAt, previous.ApprovedBoot
 	return out
 }
 

@@ -168,11 +168,25 @@ func TestIssueAgain(t *testing.T) {
 func TestStatusKeepsTheUseOfTheSameTicket(t *testing.T) {
 	tk := Ticket{ServiceAccount: "a", ID: "1", Expires: now()}
 	when := metav1.NewTime(now())
-	if got := tk.Status(&v1alpha1.TicketStatus{ID: "1", ApprovedCSR: "csr-1", ApprovedAt: &when}); got.ApprovedCSR != "csr-1" || !got.ApprovedAt.Equal(&when) {
+	if got := tk.Status(&v1alpha1.TicketStatus{ID: "1", ApprovedCSR: "csr-1", ApprovedAt: &when, ApprovedBoot: "b1"}); got.ApprovedCSR != "csr-1" || !got.ApprovedAt.Equal(&when) || got.ApprovedBoot != "b1" {
 		t.Errorf("lost: %+v", got)
 	}
-	if got := tk.Status(&v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-1", ApprovedAt: &when}); got.ApprovedCSR != "" || got.ApprovedAt != nil {
+	if got := tk.Status(&v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-1", ApprovedAt: &when, ApprovedBoot: "b1"}); got.ApprovedCSR != "" || got.ApprovedAt != nil || got.ApprovedBoot != "" {
 		t.Errorf("carried over: %+v", got)
+	}
+	for name, c := range map[string]struct {
+		previous v1alpha1.TicketStatus
+		want     string
+	}{
+		"another ticket was used":                 {v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-1"}, "csr-1"},
+		"another one, and one before it":          {v1alpha1.TicketStatus{ID: "0", ApprovedCSR: "csr-2", EarlierCSR: "csr-1"}, "csr-2"},
+		"another one was not, the one before was": {v1alpha1.TicketStatus{ID: "0", EarlierCSR: "csr-1"}, "csr-1"},
+		"the same, and one before it":             {v1alpha1.TicketStatus{ID: "1", ApprovedCSR: "csr-2", EarlierCSR: "csr-1"}, "csr-1"},
+		"none was used":                           {v1alpha1.TicketStatus{ID: "0"}, ""},
+	} {
+		if got := tk.Status(&c.previous); got.EarlierCSR != c.want {
+			t.Errorf("%s: earlier request %q, want %q", name, got.EarlierCSR, c.want)
+		}
 	}
 	if got := tk.Status(nil); got.ID != "1" || got.ServiceAccount != "a" {
 		t.Errorf("%+v", got)

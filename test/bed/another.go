@@ -27,6 +27,9 @@ func (b *Bed) StartAnother(ctx context.Context, name string, flags ...string) (*
 // Log is the file that holds what it says.
 func (o *Operator) Log() string { return o.log }
 
+// PID is its process.
+func (o *Operator) PID() int { return o.p.cmd.Process.Pid }
+
 // Done is closed when it has ended.
 func (o *Operator) Done() <-chan struct{} { return o.p.done }
 

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,10 +57,18 @@ type Options struct {
 	MachineAPI bool
 	// OpenShift makes the cluster look like OpenShift on that platform, for example "Azure"; empty: like one of kubeadm.
 	OpenShift string
+	// Payload is a packed payload to use instead of the stand-in.
+	Payload string
+	// Provider makes the machines of Machines instead of simulated ones. They have SSH on port 22, and are not on the loopback interface.
+	Provider machineapi.Provider
+	// Address is an address of this machine under which such machines reach the API server.
+	Address string
 	// Machine changes the options of a Machine's simulated machine before it is made; nil leaves them.
 	Machine func(name string, o *hostsim.Options)
 	// Dir keeps the control plane's data, the operator's log and kubeconfig; a new temporary folder when empty.
 	Dir string
+	// Env is added to the environment of operators.
+	Env []string
 	// Logf gets progress; nil discards it.
 	Logf func(format string, args ...any)
 }
@@ -146,6 +156,10 @@ func (b *Bed) prepare(context.Context) error {
 		return err
 	}
 	b.private = pem.EncodeToMemory(block)
+	if b.opts.Payload != "" {
+		b.payload, err = filepath.Abs(b.opts.Payload)
+		return err
+	}
 	store, err := payload.Cached(b.opts.Scale)
 	if err != nil {
 		return err
@@ -156,7 +170,7 @@ func (b *Bed) prepare(context.Context) error {
 
 func (b *Bed) startControlPlane(ctx context.Context) (err error) {
 	b.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(b.dir, "controlplane"), NodeCIDRs: b.opts.PodCIDR, ServiceCIDR: b.serviceCIDR(),
+		Dir: filepath.Join(b.dir, "controlplane"), NodeCIDRs: b.opts.PodCIDR, ServiceCIDR: b.serviceCIDR(), Address: b.opts.Address,
 	})
 	if err != nil {
 		return err
@@ -214,11 +228,18 @@ func (b *Bed) startMachineAPI(context.Context) error {
 		return nil
 	}
 	b.work.Go(func() {
-		if err := machineapi.Run(ctx, b.RESTConfig(), b); err != nil {
+		if err := machineapi.Run(ctx, b.RESTConfig(), b.provider()); err != nil {
 			b.opts.Logf("Machine API controllers ended: %v", err)
 		}
 	})
 	return nil
+}
+
+func (b *Bed) provider() machineapi.Provider {
+	if b.opts.Provider != nil {
+		return b.opts.Provider
+	}
+	return b
 }
 
 // PrivateKey is the key that logs in to all machines, PublicKey what they authorize.
@@ -265,8 +286,31 @@ func (b *Bed) applySample(ctx context.Context, name string, edit func(string) st
 	return b.Apply(ctx, []byte(text))
 }
 
-// ApplyProfile applies config/samples/windowsnodeprofile.yaml with the port of the simulated machines.
+// PublicKey is what machines authorize.
+func (b *Bed) PublicKey() ssh.PublicKey { return b.public }
+
+// APIServer is the URL by which machines reach the API server.
+func (b *Bed) APIServer() (string, error) {
+	u, err := url.Parse(b.URL())
+	if err != nil || b.opts.Address == "" {
+		return b.URL(), err
+	}
+	u.Host = net.JoinHostPort(b.opts.Address, u.Port())
+	return u.String(), nil
+}
+
+// ApplyProfile applies config/samples/windowsnodeprofile.yaml with the port of the machines, and the API server's address where they have a
+// network of their own.
 func (b *Bed) ApplyProfile(ctx context.Context) error {
+	if b.opts.Provider != nil {
+		server, err := b.APIServer()
+		if err != nil {
+			return err
+		}
+		return b.applySample(ctx, "windowsnodeprofile.yaml", func(s string) string {
+			return strings.Replace(s, "spec:\n", "spec:\n  cluster:\n    apiServer: "+server+"\n", 1)
+		})
+	}
 	port, err := b.Port()
 	if err != nil {
 		return err

@@ -92,12 +92,16 @@ func (b *Bed) openshiftObjects() []client.Object {
 
 // openshiftStatus writes Infrastructure's status, as the installer does after everything else is there.
 func (b *Bed) openshiftStatus(ctx context.Context) error {
+	server, err := b.APIServer()
+	if err != nil {
+		return err
+	}
 	infra := &configv1.Infrastructure{}
 	if err := b.Client.Get(ctx, client.ObjectKey{Name: singleton}, infra); err != nil {
 		return err
 	}
 	infra.Status = configv1.InfrastructureStatus{
-		InfrastructureName: "c1-x7k2p", APIServerURL: "https://api.c1.example.com:6443", APIServerInternalURL: b.URL(),
+		InfrastructureName: "c1-x7k2p", APIServerURL: "https://api.c1.example.com:6443", APIServerInternalURL: server,
 		ControlPlaneTopology: configv1.HighlyAvailableTopologyMode, InfrastructureTopology: configv1.HighlyAvailableTopologyMode,
 		CPUPartitioning: configv1.CPUPartitioningNone,
 		PlatformStatus:  &configv1.PlatformStatus{Type: configv1.PlatformType(b.opts.OpenShift)},

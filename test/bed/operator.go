@@ -46,12 +46,14 @@ func (b *Bed) launch(ctx context.Context, logPath string, flags []string) (*proc
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{
-		"--allow-loopback-hosts", "--payload", b.payload, "--agent", b.opts.Agent, "--health-probe-bind-address", "0", "--namespace", Namespace,
-	}, flags...)
+	args := []string{"--payload", b.payload, "--agent", b.opts.Agent, "--health-probe-bind-address", "0", "--namespace", Namespace}
+	if b.opts.Provider == nil {
+		args = append(args, "--allow-loopback-hosts")
+	}
+	args = append(args, flags...)
 	// The process outlives ctx, which bounds the start only; StopOperator and Close end it.
 	cmd := exec.CommandContext(context.Background(), b.opts.Operator, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+path)
+	cmd.Env = append(append(os.Environ(), b.opts.Env...), "KUBECONFIG="+path)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

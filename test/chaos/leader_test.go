@@ -1,8 +1,7 @@
-//go:build chaos
-
 package chaos
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,6 +20,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/pkg/ticket"
 	"github.com/windowsmachine/operator/pkg/transport"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
 	"github.com/windowsmachine/operator/test/bed"
@@ -176,27 +176,43 @@ func (l *line) wakes(old *bed.Operator, blobs int) {
 // ask sends a request for the client certificate of a node, as that node.
 func (l *line) ask(node string) string {
 	l.t.Helper()
+	l.must(l.request("late-"+node, node, ""))
+	return "late-" + node
+}
+
+// request sends a request of that name for the client certificate of a node, as that node, or as somebody else who may send requests.
+func (l *line) request(name, node, user string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	l.must(err)
-	user := "system:node:" + node
+	if err != nil {
+		return err
+	}
+	cn := "system:node:" + node
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: user, Organization: []string{"system:nodes"}},
+		Subject: pkix.Name{CommonName: cn, Organization: []string{"system:nodes"}},
 	}, key)
-	l.must(err)
-	config, err := l.bed.UserConfig(user, "system:nodes")
-	l.must(err)
+	if err != nil {
+		return err
+	}
+	groups := []string{"system:nodes"}
+	if user != "" {
+		groups = []string{"system:serviceaccounts:" + ticket.Namespace}
+	}
+	config, err := l.bed.UserConfig(cmp.Or(user, cn), groups...)
+	if err != nil {
+		return err
+	}
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-	l.must(err)
-	csr := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "late-" + node},
+	if err != nil {
+		return err
+	}
+	return c.Create(l.ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
-	}
-	l.must(c.Create(l.ctx, csr))
-	return csr.Name
+	})
 }
 
 // fenced hands an older plan over with the operator's own hands and key, as a leader would that was suspended in the middle of it.

@@ -1,11 +1,8 @@
-//go:build chaos
-
 package chaos
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -62,8 +59,8 @@ type line struct {
 	sizes   map[string]int64
 }
 
-// startLine starts a control plane without an operator.
-func startLine(t *testing.T) *line {
+// startLine starts a control plane without an operator. Operators get env.
+func startLine(t *testing.T, env ...string) *line {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "wmcb.exe")
@@ -76,7 +73,7 @@ func startLine(t *testing.T) *line {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the operator: %v: %s", err, out)
 	}
-	b, err := bed.Start(t.Context(), bed.Options{Root: root, Agent: file, Operator: program, Scale: scale, PodCIDR: "10.244.0.0/16"})
+	b, err := bed.Start(t.Context(), bed.Options{Root: root, Agent: file, Operator: program, Scale: scale, PodCIDR: "10.244.0.0/16", Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +115,23 @@ func (l *line) with(t *testing.T) *line {
 // operator starts one; it ends with the test, which fails when its log has a race or a panic.
 func (l *line) operator(name string) *bed.Operator {
 	l.t.Helper()
-	o, err := l.bed.StartAnother(l.ctx, name, "--debug")
+	o, err := l.another(name)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	return o
+}
+
+func (l *line) another(name string) (*bed.Operator, error) {
+	o, err := l.bed.StartAnother(l.ctx, name, "--debug")
+	if err != nil {
+		return nil, err
+	}
 	l.t.Cleanup(func() {
+		if dir := os.Getenv("CHAOS_LOGS"); dir != "" {
+			b, _ := os.ReadFile(o.Log())
+			_ = os.WriteFile(filepath.Join(dir, name+".log"), b, 0o600)
+		}
 		if err := o.Kill(); err != nil {
 			l.t.Error(err)
 		}
@@ -133,16 +142,19 @@ func (l *line) operator(name string) *bed.Operator {
 			}
 		}
 	})
-	return o
+	return o, nil
 }
 
 // leads waits until that operator has the lead.
 func (l *line) leads(o *bed.Operator) {
 	l.t.Helper()
-	l.until("the operator leads", func() (bool, string) {
-		log, err := os.ReadFile(o.Log())
-		return err == nil && bytes.Contains(log, []byte("Starting workers")), "no lease yet"
-	})
+	l.until("the operator leads", func() (bool, string) { return leading(o), "no lease yet" })
+}
+
+// leading reports whether the operator has, or had, the lead.
+func leading(o *bed.Operator) bool {
+	log, err := os.ReadFile(o.Log())
+	return err == nil && bytes.Contains(log, []byte("Starting workers"))
 }
 
 func (l *line) until(what string, ok func() (bool, string)) {
@@ -328,22 +340,11 @@ func (m *machine) blobs() []string {
 // accepted is the plan that the machine has, and its generation.
 func (m *machine) accepted() (plan.Plan, int64) {
 	m.l.t.Helper()
-	b, err := m.Machine().ReadFile(plan.AgentRoot + `\plan.json`)
+	p, generation, err := m.plan()
 	if err != nil {
 		m.l.t.Fatal(err)
 	}
-	var rec struct {
-		Generation int64
-		Plan       json.RawMessage
-	}
-	if err := json.Unmarshal(b, &rec); err != nil {
-		m.l.t.Fatal(err)
-	}
-	p, err := plan.Parse(rec.Plan)
-	if err != nil {
-		m.l.t.Fatal(err)
-	}
-	return p, rec.Generation
+	return p, generation
 }
 
 // halfWritten are the files that no undisturbed machine has.

@@ -36,6 +36,8 @@ type Host struct {
 	knobs    Knobs
 	listener net.Listener
 	conns    map[*serverConn]bool
+	owners   owners
+	accepted int
 	linkUp   bool
 	closed   bool
 	stats    Stats

@@ -29,6 +29,8 @@ var (
 type serverConn struct {
 	h      *Host
 	shaped *shapedConn
+	// number counts connections from 1.
+	number int
 
 	mu       sync.Mutex
 	failures int
@@ -51,6 +53,8 @@ func (h *Host) serve(raw net.Conn) {
 		h.sent += int64(n)
 	})
 	h.conns[c] = true
+	h.accepted++
+	c.number = h.accepted
 	h.stats.Turns++ // TCP's own
 	closed := h.closed || !h.linkUp
 	h.mu.Unlock()
@@ -211,6 +215,7 @@ func (h *Host) count(f func(*Stats)) {
 
 // keep notes a process of the connection; it is killed at once when the connection has ended.
 func (c *serverConn) keep(p *fake.Process) {
+	c.h.own(p, c.number)
 	c.mu.Lock()
 	ended := c.ended
 	c.procs[p] = true

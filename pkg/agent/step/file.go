@@ -177,7 +177,7 @@ func (i fileItem) stage(ctx context.Context, want content) (string, error) {
 // replace moves temp onto the path: services that use the file are stopped, a file that was there before the agent is moved to
 // the backup folder, and one that still runs is renamed away, which Windows allows for a running executable.
 func (i fileItem) replace(ctx context.Context, temp string) error {
-	if err := i.b.stopUsers(ctx, i.path); err != nil {
+	if err := i.b.stopUsers(ctx, i.kind, i.path); err != nil {
 		return err
 	}
 	if err := i.preserve(ctx); err != nil {

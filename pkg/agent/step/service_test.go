@@ -348,3 +348,29 @@ func TestStopTimesOut(t *testing.T) {
 		}
 	})
 }
+
+// TestNewTicketRestartsWhoReadIt: a kubelet that waits with a used ticket would go on asking with it.
+func TestNewTicketRestartsWhoReadIt(t *testing.T) {
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		const ticket = `C:\k\bootstrap-kubeconfig`
+		kubelet, other := service("kubelet"), service("containerd")
+		kubelet.Args = append(kubelet.Args, "--bootstrap-kubeconfig="+ticket)
+		p := plan.Plan{Secrets: []plan.Secret{{Name: "ticket", Path: ticket}}, Services: []plan.Service{other, kubelet}}
+		for _, s := range p.Services {
+			p.Files = append(p.Files, plan.File{Path: s.Exe, Access: plan.AccessPublic, Blob: r.blob("MZ " + s.Name)})
+		}
+		pids := func() [2]uint32 { return [2]uint32{r.state("containerd").PID, r.state("kubelet").PID} }
+		r.opts.Secrets = map[string][]byte{"ticket": []byte("first")}
+		r.apply(p)
+		before := pids()
+		r.apply(p)
+		if now := pids(); now != before {
+			t.Errorf("the same ticket restarted something: %d, was %d", now, before)
+		}
+		r.opts.Secrets = map[string][]byte{"ticket": []byte("second")}
+		r.apply(p)
+		if now := pids(); now[0] != before[0] || now[1] == before[1] || now[1] == 0 {
+			t.Errorf("containerd and kubelet are processes %d, were %d: only the kubelet has to be another", now, before)
+		}
+	})
+}

@@ -160,11 +160,12 @@ func (m Manager) waitGone(ctx context.Context, name string) error {
 	})
 }
 
-// stopUsers stops the services of the agent that run a file, which Windows keeps from being replaced meanwhile. Their own steps
-// start them again.
-func (b *bench) stopUsers(ctx context.Context, path string) error {
+// stopUsers stops the services of the agent that run a file, which Windows keeps from being replaced meanwhile, or that were started with a
+// secret: a kubelet reads its bootstrap credential when it starts and goes on asking with it for five minutes, whatever has become of the file
+// (kubernetes/pkg/kubelet/certificate/transport.go). Their own steps start them again.
+func (b *bench) stopUsers(ctx context.Context, kind Kind, path string) error {
 	for _, o := range b.ledger.Inventory().Of(KindService) {
-		if !runs(o, path) {
+		if !runs(o, path) && (kind != KindSecret || !mentions(o.Args, path)) {
 			continue
 		}
 		if err := b.stopTree(ctx, o.Name); err != nil {

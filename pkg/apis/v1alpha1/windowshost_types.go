@@ -289,4 +289,12 @@ type TicketStatus struct {
 	// ApprovedAt is when; a kubelet that has not registered its node some minutes later gets another ticket.
 	// +optional
 	ApprovedAt *metav1.Time `json:"approvedAt,omitempty"`
+	// ApprovedBoot is the machine's boot id on record at that time; a kubelet that another boot has started may have lost its key.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ApprovedBoot string `json:"approvedBoot,omitempty"`
+	// EarlierCSR is the name of the last request that was approved for an earlier ticket of the host: its machine may hold that certificate.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	EarlierCSR string `json:"earlierCSR,omitempty"`
 }

@@ -8,28 +8,56 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
 
 func main() {
-	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
-	}
-	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: testsummary -- go test -json [flags] [packages]")
+	runs := commands(os.Args[1:])
+	if len(runs) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: testsummary -- go test -json [flags] [packages] [-- go test ...]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, args, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, runs, os.Stdout, os.Stderr))
+}
+
+// commands takes the arguments apart at each "--".
+func commands(args []string) (out [][]string) {
+	for len(args) > 0 {
+		end := slices.Index(args, "--")
+		if end < 0 {
+			end = len(args)
+		}
+		if end > 0 {
+			out = append(out, args[:end])
+		}
+		args = args[min(end+1, len(args)):]
+	}
+	return out
 }
 
 // grace is how long the command may take to end after it was asked to.
 const grace = 30 * time.Second
 
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+// run runs the commands one after the other, whatever becomes of them, and returns the exit code of the first that failed.
+func run(ctx context.Context, commands [][]string, out, errOut io.Writer) int {
+	s := newSummary(out)
+	code := 0
+	for _, args := range commands {
+		if c := runOne(ctx, s, args, errOut); code == 0 {
+			code = c
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return s.end(code)
+}
+
+func runOne(ctx context.Context, s *summary, args []string, errOut io.Writer) int {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	// Not killed at once, so that `go test` ends the test processes that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -43,12 +71,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "testsummary:", err)
 		return 1
 	}
-	s := newSummary(out)
 	rerr := s.read(pipe)
 	if rerr != nil {
 		fmt.Fprintln(errOut, "testsummary: reading the output:", rerr)
 	}
-	return s.end(exitCode(errors.Join(cmd.Wait(), rerr)))
+	return exitCode(errors.Join(cmd.Wait(), rerr))
 }
 
 // exitCode is that of the command; 1 when it was ended by a signal or its output could not be read.

@@ -82,7 +82,7 @@ func TestRun(t *testing.T) {
 			t.Parallel()
 			var out, errOut bytes.Buffer
 			args := append([]string{"go", "-C", module(t, c.files), "test", "-json"}, append(c.args, "./...")...)
-			code := run(t.Context(), args, &out, &errOut)
+			code := run(t.Context(), [][]string{args}, &out, &errOut)
 			got := outcome{Code: code, Last: lastLine(out.String())}
 			for _, s := range c.want.Shown {
 				if strings.Contains(out.String()+errOut.String(), s) {
@@ -129,7 +129,7 @@ func lastLine(s string) string {
 
 func TestRunWithoutCommand(t *testing.T) {
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"/nowhere/go"}, &out, &out); code != 1 {
+	if code := run(t.Context(), [][]string{{"/nowhere/go"}}, &out, &out); code != 1 {
 		t.Errorf("exit code %d, want 1; output: %s", code, out.String())
 	}
 }
@@ -201,5 +201,36 @@ func TestEndTrustsTheCount(t *testing.T) {
 	s.passed, s.failed = 2, 1
 	if got := s.end(0); got != 1 {
 		t.Errorf("exit code %d, want 1", got)
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   []string
+		want [][]string
+	}{
+		{"none", nil, nil},
+		{"nothing but the mark", []string{"--", "--"}, nil},
+		{"one", []string{"--", "go", "test"}, [][]string{{"go", "test"}}},
+		{"one without the mark", []string{"go", "test"}, [][]string{{"go", "test"}}},
+		{"two", []string{"--", "go", "test", "./a", "--", "go", "test", "./b"}, [][]string{{"go", "test", "./a"}, {"go", "test", "./b"}}},
+		{"a mark at the end", []string{"--", "go", "--"}, [][]string{{"go"}}},
+	} {
+		if d := cmp.Diff(c.want, commands(c.in)); d != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, d)
+		}
+	}
+}
+
+// TestSeveralCommands: what comes later runs although what came before failed, and the counts are one.
+func TestSeveralCommands(t *testing.T) {
+	t.Parallel()
+	bad := module(t, map[string]string{"a": "func TestA(t *testing.T) { t.Error(\"boom\") }\n"})
+	good := module(t, map[string]string{"b": "func TestB(*testing.T) {}\n"})
+	var out, errOut bytes.Buffer
+	code := run(t.Context(), [][]string{{"go", "-C", bad, "test", "-json", "./..."}, {"go", "-C", good, "test", "-json", "./..."}}, &out, &errOut)
+	if got, want := lastLine(out.String()), "1 passed, 1 failed, 0 skipped"; code != 1 || got != want || strings.Count(out.String(), " passed, ") != 1 {
+		t.Errorf("exit code %d, want 1, and %q, want %q:\n%s%s", code, got, want, out.String(), errOut.String())
 	}
 }
