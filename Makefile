@@ -93,6 +93,8 @@ bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what co
 	go test -run '^$$' -bench . -benchmem $(if $(QUICK),-benchtime 50ms,-benchtime 500ms) ./pkg/csr ./pkg/ignition ./pkg/plan ./pkg/planner
 
 .PHONY: fuzz
+	hack/verify-kubeletfields.sh
+	hack/verify-ansible.sh
 fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each; TARGETS=pkg/plan/FuzzParse for some)
 	hack/fuzz.sh $(FUZZTIME) $(TARGETS)
 

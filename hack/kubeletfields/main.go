@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	out, err := generate(context.Background(), []string{"v0.16.15", "v0.23.17", "v0.27.16", "v0.31.14", "v0.35.0", "v0.37.2"})
+	out, err := generate(context.Background(), []string{"v0.16.15", "v0.23.17", "v0.24.17", "v0.27.16", "v0.31.14", "v0.35.0", "v0.37.2"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package bootstrapper
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -256,17 +257,10 @@ func (i *initialization) checkLabels() {
 	for _, problem := range problems(err) {
 		i.fatal(CodeFlag, "--node-labels: %s", problem)
 	}
-	for key := range forbidden {
+	for _, key := range slices.Sorted(maps.Keys(forbidden)) {
 		i.fatal(CodeFlag, "--node-labels: a kubelet may not set %q itself and would not start; leave it out and run 'kubectl label node' afterwards",
 			bounded(key))
 	}
-	// A map has no order, findings have one.
-	slices.SortStableFunc(i.findings, func(a, b planner.Finding) int {
-		if a.Code != CodeFlag || b.Code != CodeFlag || !strings.HasPrefix(a.Message, "--node-labels") || !strings.HasPrefix(b.Message, "--node-labels") {
-			return 0
-		}
-		return strings.Compare(a.Message, b.Message)
-	})
 }
 
 // readIgnition: kubelet.conf may be absent, everything else is needed.

@@ -262,7 +262,9 @@ func (n *networking) pointContainerd(p *plan.Plan) {
 		return
 	}
 	rooted(p, parent(n.in.TOMLPath))
-	p.Files = append(p.Files, inline(n.in.TOMLPath, toml))
+	f := inline(n.in.TOMLPath, toml)
+	f.Once = true
+	p.Files = append(p.Files, f)
 	require(p, plan.CapabilityExisting)
 	p.Services = append(p.Services, plan.Service{Name: containerdService, Existing: plan.ExistingUse, Watch: []string{n.in.TOMLPath}})
 }

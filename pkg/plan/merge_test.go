@@ -98,3 +98,14 @@ func TestExistingService(t *testing.T) {
 		}
 	}
 }
+
+func TestFileOfOthers(t *testing.T) {
+	p := Plan{APIVersion: APIVersion, Requires: []string{CapabilityExisting}, Files: []File{{Path: `C:\k\x`, Access: AccessPublic, Inline: []byte{}, Once: true}}}
+	if err := p.Validate(); err != nil {
+		t.Error(err)
+	}
+	p.Requires = nil
+	if err := p.Validate(); !errors.Is(err, ErrInvalid) {
+		t.Errorf("once without the capability: %v", err)
+	}
+}

@@ -84,6 +84,9 @@ type File struct {
 	// Generated lets the agent fill in values born on the machine before writing: every ${name} of the closed set of
 	// resolvers (Resolver*) in Inline is replaced.
 	Generated bool `json:"generated,omitempty"`
+	// Once is for a file that is somebody else's: it is written when the plan's content changes, and what others change in it later stays. It
+	// needs CapabilityExisting.
+	Once bool `json:"once,omitempty"`
 }
 
 // Certificate is a certificate in a LocalMachine store.
@@ -188,7 +191,7 @@ const (
 const (
 	CapabilityBase    = "base/v1"
 	CapabilityNetwork = "network/v1"
-	// CapabilityRoots is Plan.Roots, CapabilityExisting Service.Existing.
+	// CapabilityRoots is Plan.Roots, CapabilityExisting Service.Existing and File.Once.
 	CapabilityRoots    = "roots/v1"
 	CapabilityExisting = "existing-services/v1"
 )

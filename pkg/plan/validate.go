@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -52,7 +53,7 @@ func (p Plan) Validate() error {
 	v.env("environment variable", p.Env)
 	v.features(p.Features)
 	v.directories(p.Directories)
-	v.files(p.Files)
+	v.files(p)
 	v.certificates(p.Certificates)
 	v.firewall(p.Firewall)
 	v.defender(p.Defender)
@@ -184,14 +185,17 @@ func (v *validator) access(it string, a Access) {
 	}
 }
 
-func (v *validator) files(files []File) {
-	v.count("files", len(files))
-	for _, f := range files {
+func (v *validator) files(p Plan) {
+	v.count("files", len(p.Files))
+	for _, f := range p.Files {
 		it := item("file", f.Path)
 		v.filePath(it, f.Path)
 		v.access(it, f.Access)
 		v.unique("path", it, f.Path)
 		v.content(it, f)
+		if f.Once && !slices.Contains(p.Requires, CapabilityExisting) {
+			v.add(it, "once needs the capability %q in requires", CapabilityExisting)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -55,6 +56,26 @@ func TestTheirContainerd(t *testing.T) {
 		b.ok(saidConfigured, b.cniArgs()...)
 		if d := cmp.Diff(after, b.pids()); d != "" {
 			t.Errorf("restarted the second time: %s", d)
+		}
+		// It is still their file: what they change in it is not taken back, and goes into the next run.
+		b.put(theirTOML, conf+"# mine\n[debug]\nlevel = 'info'\n")
+		if err := b.m.System().Clock.Sleep(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.read(theirTOML); !strings.Contains(got, "# mine") || b.pids()["containerd"] != after["containerd"] {
+			t.Errorf("their change was taken back:\n%s", got)
+		}
+		b.ok(saidConfigured, b.cniArgs()...)
+		if got := b.read(theirTOML); !strings.Contains(got, "level = 'info'") || !strings.Contains(got, `C:\k\cni\config`) {
+			t.Errorf("their change is lost:\n%s", got)
+		}
+		b.put(theirTOML, b.read(theirTOML)+"# and again\n")
+		after = b.pids()
+		if err := b.m.System().Clock.Sleep(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.read(theirTOML); !strings.Contains(got, "# and again") || b.pids()["containerd"] != after["containerd"] {
+			t.Errorf("their second change was taken back:\n%s", got)
 		}
 		b.ok(saidInitialized, init...)
 		if b.read(theirTOML) != theirConf || b.pids()["containerd"] == after["containerd"] || !b.running("kubelet") {

@@ -24,12 +24,14 @@ type fileItem struct {
 	kind   Kind
 	path   string
 	access plan.Access
+	// once: what others change in it after it was written stays.
+	once bool
 	// want is asked at each look, since generated content depends on the machine.
 	want func() (content, error)
 }
 
 func (b *bench) file(f plan.File) fileItem {
-	return fileItem{b: b, kind: KindFile, path: f.Path, access: f.Access, want: func() (content, error) { return b.contentOf(f) }}
+	return fileItem{b: b, kind: KindFile, path: f.Path, access: f.Access, once: f.Once, want: func() (content, error) { return b.contentOf(f) }}
 }
 
 // secret is a file whose content came beside the plan. Without content only its presence counts: the machine changes
@@ -87,6 +89,9 @@ func (i fileItem) check(ctx context.Context) (string, error) {
 	case info.Dir:
 		return "is a folder", nil
 	}
+	if i.once {
+		return i.checkOnce(want), nil
+	}
 	same, err := i.holds(ctx, want)
 	switch {
 	case err != nil:
@@ -97,6 +102,24 @@ func (i fileItem) check(ctx context.Context) (string, error) {
 		return "access control list is not " + string(i.access), nil
 	}
 	return "", nil
+}
+
+// checkOnce: a file that is written once has been, with this content.
+func (i fileItem) checkOnce(want content) string {
+	if o, ok := i.b.ledger.Find(i.id()); ok && o.Fingerprint == want.digest {
+		return ""
+	}
+	return "was not written with this content"
+}
+
+// remember records what a file that is written once was written with.
+func (i fileItem) remember(want content) error {
+	o, ok := i.b.ledger.Find(i.id())
+	if !i.once || !ok || o.Fingerprint == want.digest {
+		return nil
+	}
+	o.Fingerprint = want.digest
+	return i.b.ledger.Record(o)
 }
 
 // holds reports whether the file's bytes are the wanted ones, always by hashing all of them.
@@ -143,6 +166,9 @@ func (i fileItem) apply(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		if same && i.once {
+			return false, i.remember(want)
+		}
 		if same {
 			return false, i.b.sys.Files.SetAccess(i.path, i.access)
 		}
@@ -154,7 +180,10 @@ func (i fileItem) apply(ctx context.Context) (bool, error) {
 	if err := i.b.ensureFolder(ctx, disk.Parent(i.path)); err != nil {
 		return false, err
 	}
-	return false, i.replace(ctx, temp)
+	if err := i.replace(ctx, temp); err != nil {
+		return false, err
+	}
+	return false, i.remember(want)
 }
 
 // stage writes the wanted content into the temporary folder and returns its path.

@@ -52,7 +52,8 @@ type Owned struct {
 	Rule *plan.FirewallRule `json:"rule,omitempty"`
 	// Purge is Directory.Purge.
 	Purge bool `json:"purge,omitempty"`
-	// Fingerprint is the digest of the configuration and files that a service was last started with.
+	// Fingerprint is the digest of the configuration and files that a service was last started with, and of what a file that is written once was
+	// written with.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Restart are services that are not in the plan and were stopped since they depend on this one.
 	Restart []string `json:"restart,omitempty"`
