@@ -65,8 +65,16 @@ test: controlplane ## Run all tests, with the race detector, in random order
 	go run ./test/cmd/testsummary $${rest:+-- "$${t[@]}" $$rest} $${chaos:+-- "$${t[@]}" $$chaos}
 
 .PHONY: test-chaos
-test-chaos: controlplane ## Run the crash matrix (build tag chaos; minutes)
-	@go test -tags chaos -race -shuffle=on -count=1 -timeout 10m $(TESTFLAGS) -v ./test/chaos | grep -vE '^(===|PASS|ok)|--- PASS'
+test-chaos: controlplane ## Run the crash matrix and the storm (about 6 minutes; STORM_SEED=n repeats a storm)
+	@go test -race -shuffle=on -count=1 -timeout 15m $(TESTFLAGS) -v ./test/chaos | grep -vE '^(===|PASS|ok)|--- PASS'
+
+.PHONY: wine
+wine: ## Prepare machines of Wine once: Wine 10 in a root of its own, shims, a template disk (about 3 minutes, root only)
+	@go run ./test/wine/setup
+
+.PHONY: e2e
+e2e: controlplane payload out/windows-machine-operator out/wmcb.exe wine ## Real kubelets on machines of Wine: MachineSet to Ready, kill, reboot, pull the plug, remove (about 5 minutes, root only)
+	test/wine/e2e.sh $(TESTFLAGS)
 
 .PHONY: lint
 lint: ## Lint, with the import arrows of docs/architecture.md
@@ -85,6 +93,8 @@ verify: ## Check generated files, documents, and that the product links no test 
 	hack/verify-docs.sh
 	hack/verify-imports.sh .
 	hack/verify-generated.sh
+	hack/verify-kubeletfields.sh
+	hack/verify-ansible.sh
 
 .PHONY: bench
 bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one)
@@ -93,8 +103,6 @@ bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what co
 	go test -run '^$$' -bench . -benchmem $(if $(QUICK),-benchtime 50ms,-benchtime 500ms) ./pkg/csr ./pkg/ignition ./pkg/plan ./pkg/planner
 
 .PHONY: fuzz
-	hack/verify-kubeletfields.sh
-	hack/verify-ansible.sh
 fuzz: ## Fuzz every parser and decision (FUZZTIME=1m each; TARGETS=pkg/plan/FuzzParse for some)
 	hack/fuzz.sh $(FUZZTIME) $(TARGETS)
 

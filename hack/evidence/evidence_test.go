@@ -175,6 +175,7 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"| facts | not yet run on Windows | [passed](test/windows/results/w.json) 10.0, 2026-04-04 | [TestA](a_test.go), [TestB](b_test.go) and 1 more |\n",
 		"| certificates, Node, lease: Ready | not yet run on Windows | [TestW](w_test.go) | no |\n",
+		"| `open-firewall` | not yet run on Windows | [passed](test/windows/results/w.json) 10.0, 2026-04-04 (a shim answers) | no |\n",
 		"| a pod runs and has a network | not yet run on Windows | no | no |\n",
 	} {
 		if !strings.Contains(text, want) {

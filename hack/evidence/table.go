@@ -48,10 +48,19 @@ func table(tags []tag, reports []named) string {
 	for _, s := range subjects() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.title,
 			orElse(reported(s.name, windows.PlatformWindows, reports), "not yet run on Windows"),
-			orElse(join(reported(s.name, windows.PlatformWine, reports), tests(s.name, windows.PlatformWine, tags)), "no"),
+			orElse(wine(s, tags, reports), "no"),
 			orElse(tests(s.name, windows.PlatformFake, tags), "no"))
 	}
 	return b.String()
+}
+
+// wine is what was seen under Wine, and whether that was Wine.
+func wine(s subject, tags []tag, reports []named) string {
+	text := join(reported(s.name, windows.PlatformWine, reports), tests(s.name, windows.PlatformWine, tags))
+	if s.invented && text != "" {
+		text += " (a shim answers)"
+	}
+	return text
 }
 
 func orElse(text, other string) string {

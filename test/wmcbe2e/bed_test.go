@@ -1,7 +1,6 @@
 package wmcbe2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,65 +45,23 @@ func onBed(t *testing.T, o Options) Options {
 			t.Fatal(err)
 		}
 	}
-	access, err := os.ReadFile(filepath.Join(root, "hack", "wmcb-ci-e2e", "access.yaml"))
+	o, m, err := OnBed(t.Context(), b, root, dir, o)
 	must(err)
-	must(b.Apply(t.Context(), access))
-	// Nobody runs the Job here, but the API server has to take it.
-	_, err = b.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", filepath.Join(checkout(t), "hack", "wmcb-ci-e2e", "job.yaml"))
-	must(err)
-	must(b.ApplyMachineSet(t.Context(), 1))
-	must(provisioned(t.Context(), b))
-	o.Kubeconfig = filepath.Join(dir, "kubeconfig")
-	kubeconfig, err := b.ServiceAccountKubeconfig(t.Context(), namespace, account)
-	must(err)
-	must(os.WriteFile(o.Kubeconfig, kubeconfig, 0o600))
-	o.SSHKey = filepath.Join(dir, "private-key")
-	must(os.WriteFile(o.SSHKey, b.PrivateKey(), 0o600))
+	h, ok := b.Host(m.Name)
+	if !ok {
+		t.Fatal(errNoMachine)
+	}
+	ip, _ := h.Addr()
+	must(h.Machine().System().Networks.Create(t.Context(), plan.Network{
+		Name: bedNetwork, Type: plan.NetworkOverlay, ManagementIP: ip, Prefix: "10.132.0.0/24", Gateway: "10.132.0.1", VSID: 4097,
+	}))
 	o.Port, err = b.Port()
 	must(err)
 	store, err := payload.Cached(bedScale)
 	must(err)
-	o.WMCB, o.Payload, o.SkipVMSetup, o.Network = agent, store.Dir(), true, bedNetwork
-	if o.Artifacts == "" {
-		o.Artifacts = filepath.Join(dir, "artifacts")
-	}
+	o.WMCB, o.Payload, o.Network = agent, store.Dir(), bedNetwork
 	t.Cleanup(func() { artifactsAreThere(t, o.Artifacts) })
 	return o
-}
-
-// checkout is the absolute path of this repository.
-func checkout(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// provisioned waits for the Machine and gives its machine the network.
-func provisioned(ctx context.Context, b *bed.Bed) error {
-	var name string
-	err := until(ctx, nodePatience, func(ctx context.Context) (bool, string, error) {
-		list, err := machines(ctx, b.Client)
-		if err != nil {
-			return false, "", err
-		}
-		m, err := pick(list)
-		name = m.Name
-		return err == nil, "no Machine is Provisioned", nil
-	})
-	if err != nil {
-		return err
-	}
-	h, ok := b.Host(name)
-	if !ok {
-		return errNoMachine
-	}
-	ip, _ := h.Addr()
-	return h.Machine().System().Networks.Create(ctx, plan.Network{
-		Name: bedNetwork, Type: plan.NetworkOverlay, ManagementIP: ip, Prefix: "10.132.0.0/24", Gateway: "10.132.0.1", VSID: 4097,
-	})
 }
 
 // artifactsAreThere: what a person would look at after a run that failed, and nothing secret.

@@ -2,6 +2,7 @@ package wmcbe2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	machinev1 "github.com/openshift/api/machine/v1beta1"
@@ -243,5 +245,37 @@ func TestLimited(t *testing.T) {
 	}
 	if l.b.Len() != maxOutput {
 		t.Errorf("%d bytes are kept", l.b.Len())
+	}
+}
+
+func TestUntil(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		f    func(n int) (bool, string, error)
+		err  error
+		says string
+	}{
+		"done in the end": {func(n int) (bool, string, error) { return n == 3, "waits", nil }, nil, ""},
+		"fails":           {func(n int) (bool, string, error) { return false, "waits", broken }, broken, "broken"},
+		"never":           {func(int) (bool, string, error) { return false, "waits for a Node", nil }, context.DeadlineExceeded, "last: waits for a Node"},
+		"cut short, at last": {func(n int) (bool, string, error) {
+			if n >= 11 {
+				return false, "", broken
+			}
+			return false, "waits for a Node", nil
+		}, broken, "last: waits for a Node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				err := until(t.Context(), 10*pollEvery+pollEvery/2, func(context.Context) (bool, string, error) {
+					n++
+					return tt.f(n)
+				})
+				if !errors.Is(err, tt.err) || tt.err != nil && !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("error %v after %d calls", err, n)
+				}
+			})
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -19,13 +20,15 @@ const (
 	saidUninstalled = "kubelet uninstalled successfully"
 )
 
-// bootstrap is one run.
-type bootstrap struct {
+// Run is one run on one machine.
+type Run struct {
 	o     Options
 	c     client.Client
 	keep  *artifacts
 	logf  func(string, ...any)
 	guest *guest
+	// address is the machine's.
+	address string
 	// nodes are the names that the machine's node may have, node is the one that it has.
 	nodes []string
 	node  string
@@ -35,14 +38,31 @@ type bootstrap struct {
 	kept bool
 }
 
-// phase is one thing that is shown.
-type phase struct {
-	name string
-	run  func(context.Context) error
+// Phase is one thing that is shown.
+type Phase struct {
+	Name string
+	Run  func(context.Context) error
 }
 
-func (b *bootstrap) phases() []phase {
-	out := []phase{
+// New prepares a run. Nothing is done before its phases; CleanUp ends it in any case.
+func New(o Options, logf func(string, ...any)) (*Run, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	keep, err := newArtifacts(o.Artifacts)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newClient(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{o: o, c: c, keep: keep, logf: logf}, nil
+}
+
+// Phases are to be run one after the other; each rests on those before it.
+func (b *Run) Phases() []Phase {
+	out := []Phase{
 		{"machine", b.machine},
 		{"upload", b.upload},
 		{"initialize-kubelet", b.initialize},
@@ -52,26 +72,26 @@ func (b *bootstrap) phases() []phase {
 	}
 	if b.o.Network != "" {
 		out = append(out,
-			phase{"configure-cni", b.configure},
-			phase{"configure-cni again", b.configure},
-			phase{"ready", b.isReady(true)},
-			phase{"initialize-kubelet drops the network", b.initialize},
-			phase{"not ready any more", b.isReady(false)},
-			phase{"configure-cni after it", b.configure},
-			phase{"ready again", b.isReady(true)},
+			Phase{"configure-cni", b.configure},
+			Phase{"configure-cni again", b.configure},
+			Phase{"ready", b.isReady(true)},
+			Phase{"initialize-kubelet drops the network", b.initialize},
+			Phase{"not ready any more", b.isReady(false)},
+			Phase{"configure-cni after it", b.configure},
+			Phase{"ready again", b.isReady(true)},
 		)
 	} else {
 		b.logf("configure-cni is not run: -hns-network names no network")
 	}
 	return append(out,
-		phase{"journal", b.journal},
-		phase{"uninstall-kubelet", b.uninstall},
-		phase{"uninstall-kubelet again", b.uninstall},
+		Phase{"journal", b.journal},
+		Phase{"uninstall-kubelet", b.uninstall},
+		Phase{"uninstall-kubelet again", b.uninstall},
 	)
 }
 
 // machine finds or makes the machine and logs in.
-func (b *bootstrap) machine(ctx context.Context) error {
+func (b *Run) machine(ctx context.Context) error {
 	list, err := machines(ctx, b.c)
 	if err != nil {
 		return err
@@ -83,7 +103,7 @@ func (b *bootstrap) machine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.nodes = names(m)
+	b.nodes, b.address = names(m), address(m)
 	b.logf("Machine %s at %s; its node is one of %s", m.Name, address(m), strings.Join(b.nodes, ", "))
 	if err := b.keep.object("machine", &m); err != nil {
 		return err
@@ -92,7 +112,7 @@ func (b *bootstrap) machine(ctx context.Context) error {
 	return err
 }
 
-func (b *bootstrap) upload(ctx context.Context) error {
+func (b *Run) upload(ctx context.Context) error {
 	ignition, err := workerIgnition(ctx, b.c, b.o.Ignition)
 	if err != nil {
 		return err
@@ -100,12 +120,14 @@ func (b *bootstrap) upload(ctx context.Context) error {
 	return b.guest.upload(ctx, b.o, ignition)
 }
 
-func (b *bootstrap) initialize(ctx context.Context) error {
+// initialize names the address, since a kubelet with an external cloud provider has none before that has said one, and asks for no serving
+// certificate until then.
+func (b *Run) initialize(ctx context.Context) error {
 	return b.guest.says(ctx, saidInitialized, "initialize-kubelet", "--ignition-file", remoteIgnition, "--kubelet-path", remoteKubelet,
-		"--containerd-path", remote)
+		"--containerd-path", remote, "--node-ip", b.address)
 }
 
-func (b *bootstrap) configure(ctx context.Context) error {
+func (b *Run) configure(ctx context.Context) error {
 	config := fmt.Sprintf(`{"cniVersion":"0.2.0","name":%q,"type":"win-overlay","apiVersion":2,"capabilities":{"dns":true},"ipam":{"type":"host-local","subnet":%q}}`,
 		b.o.Network, b.o.Subnet)
 	if err := b.guest.put(ctx, remoteConfig, []byte(config)); err != nil {
@@ -114,14 +136,14 @@ func (b *bootstrap) configure(ctx context.Context) error {
 	return b.guest.says(ctx, saidConfigured, "configure-cni", "--cni-dir", remoteCNI, "--cni-config", remoteConfig)
 }
 
-func (b *bootstrap) uninstall(ctx context.Context) error {
+func (b *Run) uninstall(ctx context.Context) error {
 	return b.guest.says(ctx, saidUninstalled, "uninstall-kubelet")
 }
 
 var errNode = errors.New("the Node is not as the bootstrapper makes it")
 
 // registered approves the kubelet's requests until the Node is there with its label and taint and has a serving certificate.
-func (b *bootstrap) registered(ctx context.Context) error {
+func (b *Run) registered(ctx context.Context) error {
 	var approved int
 	err := until(ctx, nodePatience, func(ctx context.Context) (bool, string, error) {
 		n, err := approve(ctx, b.c, b.nodes)
@@ -149,7 +171,7 @@ func (b *bootstrap) registered(ctx context.Context) error {
 }
 
 // find returns the machine's Node, nil when there is none.
-func (b *bootstrap) find(ctx context.Context) (*corev1.Node, error) {
+func (b *Run) find(ctx context.Context) (*corev1.Node, error) {
 	for _, name := range b.nodes {
 		var n corev1.Node
 		err := b.c.Get(ctx, client.ObjectKey{Name: name}, &n)
@@ -176,7 +198,7 @@ func nodeIsRight(n corev1.Node) error {
 }
 
 // initializeAgain changes nothing that the cluster would see: the kubelet keeps its certificate.
-func (b *bootstrap) initializeAgain(ctx context.Context) error {
+func (b *Run) initializeAgain(ctx context.Context) error {
 	before, err := b.find(ctx)
 	if err != nil {
 		return err
@@ -196,7 +218,7 @@ func (b *bootstrap) initializeAgain(ctx context.Context) error {
 }
 
 // isReady waits until the Node's condition Ready is true, or is not.
-func (b *bootstrap) isReady(want bool) func(context.Context) error {
+func (b *Run) isReady(want bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return until(ctx, nodePatience, func(ctx context.Context) (bool, string, error) {
 			n, err := b.find(ctx)
@@ -214,7 +236,7 @@ func (b *bootstrap) isReady(want bool) func(context.Context) error {
 }
 
 // journal keeps what the machine says of itself, and its logs.
-func (b *bootstrap) journal(ctx context.Context) error {
+func (b *Run) journal(ctx context.Context) error {
 	for _, command := range []string{"facts", "status"} {
 		if _, err := b.guest.wmcb(ctx, command, "--json"); err != nil {
 			return err
@@ -233,8 +255,8 @@ func (b *bootstrap) journal(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp removes what was made on the machine and in the cluster, as far as it goes, and keeps the requests.
-func (b *bootstrap) cleanUp(ctx context.Context) error {
+// CleanUp removes what was made on the machine and in the cluster, as far as it goes.
+func (b *Run) CleanUp(ctx context.Context) error {
 	var errs []error
 	if b.guest != nil {
 		if !b.kept {
@@ -252,4 +274,12 @@ func (b *bootstrap) cleanUp(ctx context.Context) error {
 		errs = append(errs, b.remove(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// Print writes the artifacts to a log, packed, if the flags ask for it.
+func (b *Run) Print(w io.Writer) error {
+	if !b.o.ToLog {
+		return nil
+	}
+	return b.keep.print(w)
 }

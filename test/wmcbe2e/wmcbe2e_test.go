@@ -2,6 +2,7 @@ package wmcbe2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"testing"
@@ -32,39 +33,26 @@ func TestBootstrapper(t *testing.T) {
 	if !o.Cluster && o.Kubeconfig == "" {
 		o = onBed(t, o)
 	}
-	if err := o.check(); err != nil {
-		t.Fatal(err)
-	}
-	keep, err := newArtifacts(o.Artifacts)
+	b, err := New(o, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClient(o.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bootstrap{o: o, c: c, keep: keep, logf: t.Logf}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleaning)
 		defer cancel()
-		if err := b.cleanUp(ctx); err != nil {
+		if err := errors.Join(b.CleanUp(ctx), b.Print(os.Stdout)); err != nil {
 			t.Error(err)
-		}
-		if o.ToLog {
-			if err := keep.print(os.Stdout); err != nil {
-				t.Error(err)
-			}
 		}
 	})
 	began := time.Now()
-	for _, p := range b.phases() {
-		if !t.Run(p.name, func(t *testing.T) {
-			if err := p.run(t.Context()); err != nil {
+	for _, p := range b.Phases() {
+		if !t.Run(p.Name, func(t *testing.T) {
+			if err := p.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}) {
 			return
 		}
-		t.Logf("%6.1f s  %s", time.Since(began).Seconds(), p.name)
+		t.Logf("%6.1f s  %s", time.Since(began).Seconds(), p.Name)
 	}
 }

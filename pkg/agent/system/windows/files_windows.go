@@ -129,10 +129,12 @@ func (files) Append(path string, access plan.Access) (system.NewFile, error) {
 	return &file{f: os.NewFile(uintptr(handle), path), path: path}, nil
 }
 
-// Rename moves by handle, into the folder of the target that has been opened without following reparse points.
+// Rename moves by handle, into the folder of the target that has been opened without following reparse points. Who watches that folder is told of a
+// change as well as of a new name: containerd takes no notice of a network configuration that only got a new name, since it expects it to be
+// written yet (cni_conf_syncer.go: Create is ignored).
 func (files) Rename(from, to string) error {
 	source, err := open("rename", from, opening{
-		access: windows.DELETE | windows.FILE_READ_ATTRIBUTES, share: shareAll, disposition: windows.FILE_OPEN,
+		access: windows.DELETE | windows.FILE_READ_ATTRIBUTES | windows.FILE_WRITE_ATTRIBUTES, share: shareAll, disposition: windows.FILE_OPEN,
 		options: windows.FILE_WRITE_THROUGH, link: true,
 	})
 	if err != nil {
@@ -144,7 +146,25 @@ func (files) Rename(from, to string) error {
 		return err
 	}
 	defer func() { _ = windows.CloseHandle(folder) }()
-	return failed("rename", to, deniedOrBusy(rename(source, folder, name), to))
+	if err := rename(source, folder, name); err != nil {
+		return failed("rename", to, deniedOrBusy(err, to))
+	}
+	// The file is in its place; that nobody is told is no reason to say otherwise.
+	_ = touch(source)
+	return nil
+}
+
+// touch moves the time of the last write by the least that there is, of which those are told who watch the folder for writes.
+func touch(handle windows.Handle) error {
+	var data windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(handle, &data); err != nil {
+		return err
+	}
+	at := data.LastWriteTime
+	if at.LowDateTime++; at.LowDateTime == 0 {
+		at.HighDateTime++
+	}
+	return windows.SetFileTime(handle, nil, nil, &at)
 }
 
 // openParent opens the folder of a path and returns the path's last component.

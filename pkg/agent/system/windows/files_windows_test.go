@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
@@ -268,4 +270,55 @@ func TestFilesLock(t *testing.T) {
 	release, err = f.Lock(path)
 	want(t, "lock again", err, nil)
 	want(t, "release", release(), nil)
+}
+
+// TestRenameIsAChange: who watches a folder for writes is told of a file that is moved into it from another one.
+func TestRenameIsAChange(t *testing.T) {
+	const modified = 3 // FILE_ACTION_MODIFIED
+	files, from, to := here(t).Files, t.TempDir(), t.TempDir()
+	writeFile(t, files, from+`\new`, "content", plan.AccessPublic)
+	name, err := windows.UTF16PtrFromString(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := windows.CreateFile(name, windows.FILE_LIST_DIRECTORY, shareAll, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := make(chan struct{})
+	watching := make(chan struct{})
+	go func() {
+		close(watching)
+		for {
+			var buffer [4096]byte
+			const filter = windows.FILE_NOTIFY_CHANGE_FILE_NAME | windows.FILE_NOTIFY_CHANGE_LAST_WRITE
+			if windows.ReadDirectoryChanges(folder, &buffer[0], uint32(len(buffer)), false, filter, nil, nil, 0) != nil {
+				return
+			}
+			for at := uint32(0); ; {
+				entry := (*windows.FileNotifyInformation)(unsafe.Pointer(&buffer[at]))
+				if entry.Action == modified {
+					close(changed)
+					return
+				}
+				if at += entry.NextEntryOffset; entry.NextEntryOffset == 0 {
+					break
+				}
+			}
+		}
+	}()
+	<-watching
+	// The first request to be told may come later than the first move, so it is moved again and again.
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		if err := errors.Join(files.Rename(from+`\new`, to+`\new`), files.Rename(to+`\new`, from+`\new`)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-changed:
+			_ = windows.CloseHandle(folder)
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Error("nobody was told of a write")
 }
