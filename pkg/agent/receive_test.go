@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,8 +99,13 @@ func answers(t *testing.T, b []byte) (payload.Need, payload.Result) {
 
 func (r *rig) receive(in []byte) (payload.Need, payload.Result, error) {
 	r.t.Helper()
+	return r.receiveFrom(bytes.NewReader(in))
+}
+
+func (r *rig) receiveFrom(in io.Reader) (payload.Need, payload.Result, error) {
+	r.t.Helper()
 	var out bytes.Buffer
-	err := r.a.Receive(r.t.Context(), bytes.NewReader(in), &out)
+	err := r.a.Receive(r.t.Context(), in, &out)
 	need, res := answers(r.t, out.Bytes())
 	return need, res, err
 }
@@ -170,9 +177,15 @@ func TestReceiveGoesOn(t *testing.T) {
 		for cuts := 0; ; cuts++ {
 			// Each connection carries a third of the blob.
 			in := s.answer(t, need)
+			whole := len(in) <= size/3
 			in = in[:min(len(in), size/3)]
 			sent += len(in)
-			said, res, err := r.receive(in)
+			// Whether the stream ends or breaks makes no difference.
+			how := io.EOF
+			if cuts%2 == 1 && !whole {
+				how = net.ErrClosed
+			}
+			said, res, err := r.receiveFrom(io.MultiReader(bytes.NewReader(in), iotest.ErrReader(how)))
 			if cuts > 0 && !cmp.Equal(said, need) {
 				t.Fatalf("the agent needs %v, has %v", said, need)
 			}

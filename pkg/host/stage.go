@@ -123,7 +123,19 @@ func (e *exchange) plan(need payload.Need) {
 		// Of a rest nobody knows what it will be compressed.
 		total += b.CompressedSize * (b.Size - need.Have[d]) / max(b.Size, 1)
 	}
-	e.s.update(func(p *Snapshot) { p.Sent, p.ToSend = 0, total })
+	e.s.left(total)
+}
+
+// left shows how much there is to send. A transfer that was cut and has come further is not one that fails again and again.
+func (s *Session) left(total int64) {
+	s.update(func(p *Snapshot) {
+		if last := p.Last[VerbStage]; last.Err != nil && total < s.toSend {
+			last.Failures = 0
+			p.Last[VerbStage] = last
+		}
+		s.toSend = total
+		p.Sent, p.ToSend = 0, total
+	})
 }
 
 // progress shows how much was sent, and tells about it now and then.

@@ -90,6 +90,58 @@ func stageArgs(contents ...string) Args {
 	return a
 }
 
+// TestStageThatComesFurther: a transfer that is cut again and again, and comes further each time, is tried as soon as after the first time; one that
+// does not come further has to wait longer and longer.
+func TestStageThatComesFurther(t *testing.T) {
+	a, b, c := strings.Repeat("kubelet", 1000), strings.Repeat("containerd", 2000), strings.Repeat("ctr", 500)
+	synctest.Test(t, func(t *testing.T) {
+		s := store(t, a, b, c)
+		r := &receiver{}
+		moves := true
+		m := &machine{}
+		m.run = func(ctx context.Context, k transport.Command) (int, error) {
+			in := bufio.NewReader(k.Stdin)
+			offer, err := payload.ReadOffer(in)
+			if err != nil {
+				return 0, err
+			}
+			need := payload.Need{Need: []string{}}
+			for _, blob := range offer.Blobs {
+				if _, ok := r.have[blob.SHA256]; !ok {
+					need.Need = append(need.Need, blob.SHA256)
+				}
+			}
+			if err := r.answer(k.Stdout, need); err != nil {
+				return 0, err
+			}
+			// One blob arrives, then the line is cut.
+			_ = payload.ReadFrames(in, payload.DefaultLimits(), func(b payload.Incoming, in io.Reader) error {
+				data, err := io.ReadAll(in)
+				if err == nil && moves {
+					r.have[b.Digest] = string(data)
+				}
+				return errors.Join(err, io.ErrUnexpectedEOF)
+			})
+			return 0, transport.ErrDisconnected
+		}
+		r.have = map[string]string{}
+		m.put(agentPath(), agentText)
+		h := newHarness(t, m, func(cfg *Config) { cfg.Store = s })
+		for i, want := range []int{1, 1, 1} {
+			if got := h.do(t, VerbStage, stageArgs(a, b, c)).Last[VerbStage]; !errors.Is(got.Err, transport.ErrDisconnected) || got.Failures != want {
+				t.Errorf("transfer %d, which comes further: %v, %d failures in a row, want %d", i+1, got.Err, got.Failures, want)
+			}
+		}
+		r.have, moves = map[string]string{}, false
+		h.session.Disconnect()
+		for i, want := range []int{2, 3, 4} {
+			if got := h.do(t, VerbStage, stageArgs(a, b, c)).Last[VerbStage]; got.Failures != want {
+				t.Errorf("transfer %d, which stays where it is: %d failures in a row, want %d", i+1, got.Failures, want)
+			}
+		}
+	})
+}
+
 func TestStage(t *testing.T) {
 	a, b, c := strings.Repeat("kubelet", 1000), strings.Repeat("containerd", 2000), "ctr"
 	synctest.Test(t, func(t *testing.T) {

@@ -39,6 +39,8 @@ type Session struct {
 	replaced   bool
 	snap       Snapshot
 	progressAt time.Time
+	// toSend is what the machine lacked when it was asked for the last time, in compressed bytes.
+	toSend int64
 }
 
 // Args are the arguments of a verb; each verb reads those that it needs.

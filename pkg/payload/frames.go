@@ -281,7 +281,7 @@ func (f *frameReader) end() error {
 	case n > 0:
 		return fmt.Errorf("%w: data after the end", ErrFormat)
 	case !errors.Is(err, io.EOF):
-		return err
+		return cut(err)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func (f *frameReader) blob(rest bool) error {
 		}
 		in.Size = int64(size)
 		b.want = header[:sha256.Size]
-		b.data = &limitReader{io.LimitedReader{R: f.r, N: int64(second)}}
+		b.data = &limitReader{LimitedReader: io.LimitedReader{R: f.r, N: int64(second)}}
 	}
 	b.left = in.Size - in.From
 	return f.hand(in, b)
@@ -345,11 +345,26 @@ type compressed interface {
 	io.Reader
 	// whole reports whether all of them were read.
 	whole() bool
+	// failed is why no more can be read of a stream that neither ended nor is wrong, nil otherwise.
+	failed() error
 }
 
-type limitReader struct{ io.LimitedReader }
+type limitReader struct {
+	io.LimitedReader
+	err error
+}
 
-func (l *limitReader) whole() bool { return l.N == 0 }
+func (l *limitReader) whole() bool   { return l.N == 0 }
+func (l *limitReader) failed() error { return l.err }
+
+// Read implements io.Reader.
+func (l *limitReader) Read(p []byte) (int, error) {
+	n, err := l.LimitedReader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
+	return n, err
+}
 
 // chunkReader reads chunks up to their end, or left bytes.
 type chunkReader struct {
@@ -360,6 +375,13 @@ type chunkReader struct {
 }
 
 func (c *chunkReader) whole() bool { return errors.Is(c.err, io.EOF) }
+
+func (c *chunkReader) failed() error {
+	if c.whole() || errors.Is(c.err, ErrLimit) {
+		return nil
+	}
+	return c.err
+}
 
 // Read implements io.Reader.
 func (c *chunkReader) Read(p []byte) (int, error) {
@@ -460,7 +482,10 @@ func (b *blobReader) finish() error {
 // explain tells a stream that was cut (its bytes are not all there) from a blob that is not what its frame says.
 func (b *blobReader) explain(err error) error {
 	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-	switch {
+	switch failed := b.data.failed(); {
+	case failed != nil:
+		// A connection that breaks is no stream that is wrong.
+		return fmt.Errorf("the stream was cut: %w: %w", io.ErrUnexpectedEOF, failed)
 	case errors.Is(err, ErrLimit):
 		return err
 	case ended && !b.data.whole():
@@ -471,10 +496,13 @@ func (b *blobReader) explain(err error) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// cut makes the end of the input inside the stream an unexpected one.
+// cut makes the end of the input inside the stream an unexpected one, whether it ended or broke.
 func cut(err error) error {
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
 }
