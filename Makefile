@@ -98,7 +98,7 @@ verify: ## Check generated files, documents, and that the product links no test 
 
 .PHONY: bench
 bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one)
-	@mkdir -p out && go build -o out/bench ./test/cmd/bench
+	@mkdir -p out && go build -o out/bench ./test/cmd/bench && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o out/wmcb ./cmd/wmcb
 	@out/bench $(if $(QUICK),--quick)
 	go test -run '^$$' -bench . -benchmem $(if $(QUICK),-benchtime 50ms,-benchtime 500ms) ./pkg/csr ./pkg/ignition ./pkg/plan ./pkg/planner
 

@@ -18,8 +18,8 @@ type Options struct {
 	Quick bool
 	// Only runs the scenarios whose name begins so; "" runs all.
 	Only string
-	// Operator and Agent are the programs.
-	Operator, Agent string
+	// Operator and Agent are the programs, Local is the agent's as it builds for this system.
+	Operator, Agent, Local string
 	// Logf gets progress.
 	Logf func(format string, args ...any)
 }
@@ -105,7 +105,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	r := &run{Options: o, began: time.Now(), tracer: &tracer{}, changed: map[float64]string{}}
 	r.result = Result{Date: time.Now().UTC().Format(time.RFC3339), Machine: thisMachine(), Quick: o.Quick}
-	err := r.all(ctx)
+	var err error
+	if r.result.Agent, err = program(ctx, o.Agent, o.Local); err != nil {
+		return r.result, err
+	}
+	err = r.all(ctx)
 	r.result.Machine.LoadAfter = loadAverage()
 	r.result.Seconds = time.Since(r.began).Seconds()
 	r.result.Targets = targets(r.result.Rows, r.result.Reactions)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -223,5 +225,25 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("quick %v has no %s", quick, want)
 			}
 		}
+	}
+}
+
+func TestProgram(t *testing.T) {
+	local := filepath.Join(t.TempDir(), "wmcb")
+	if err := os.WriteFile(local, []byte("#!/bin/sh\nexec true\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := program(t.Context(), local, local)
+	if err != nil || p.Size != 20 || p.Start <= 0 || p.Peak < 100<<10 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := program(t.Context(), local+"x", local); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a program: %v", err)
+	}
+	if err := os.WriteFile(local, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := program(t.Context(), local, local); err == nil {
+		t.Error("a program that fails is measured")
 	}
 }

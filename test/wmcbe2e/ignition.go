@@ -86,6 +86,29 @@ func withFiles(document []byte, files map[string][]byte) ([]byte, error) {
 	return json.Marshal(doc)
 }
 
+// spec2 says a document of spec 3 in spec 2.4, as machine config servers hand out to who does not ask for more: there a file names its file
+// system.
+func spec2(document []byte) ([]byte, error) {
+	var doc map[string]any
+	if err := json.Unmarshal(document, &doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", errIgnition, err)
+	}
+	storage, ok := doc["storage"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%w: it has no storage", errIgnition)
+	}
+	doc["ignition"] = map[string]any{"version": "2.4.0"}
+	for _, kind := range []string{"files", "directories", "links"} {
+		list, _ := storage[kind].([]any)
+		for _, f := range list {
+			if m, ok := f.(map[string]any); ok {
+				m["filesystem"] = "root"
+			}
+		}
+	}
+	return json.Marshal(doc)
+}
+
 // bootstrapKubeconfig is a kubeconfig with a new token of the bootstrap account, for the API server's address inside the cluster.
 func bootstrapKubeconfig(ctx context.Context, c client.Client) ([]byte, error) {
 	var infra configv1.Infrastructure

@@ -222,6 +222,19 @@ func TestWithFiles(t *testing.T) {
 	}
 }
 
+func TestSpec2(t *testing.T) {
+	got, err := spec2([]byte(`{"ignition":{"version":"3.4.0","config":{}},"storage":{"files":[{"path":"/a"}],"links":[{"path":"/l"}]},"systemd":{"units":[{"name":"kubelet.service"}]}}`))
+	want := `{"ignition":{"version":"2.4.0"},"storage":{"files":[{"filesystem":"root","path":"/a"}],"links":[{"filesystem":"root","path":"/l"}]},"systemd":{"units":[{"name":"kubelet.service"}]}}`
+	if string(got) != want || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, bad := range []string{"", "[]", "{}", `{"storage":[]}`} {
+		if _, err := spec2([]byte(bad)); !errors.Is(err, errIgnition) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
 func TestOutputLast(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",

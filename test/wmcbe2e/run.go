@@ -27,6 +27,8 @@ type Run struct {
 	keep  *artifacts
 	logf  func(string, ...any)
 	guest *guest
+	// ignition is the worker's ignition file.
+	ignition []byte
 	// address is the machine's.
 	address string
 	// nodes are the names that the machine's node may have, node is the one that it has.
@@ -67,6 +69,7 @@ func (b *Run) Phases() []Phase {
 		{"upload", b.upload},
 		{"initialize-kubelet", b.initialize},
 		{"node", b.registered},
+		{"ignition of spec 2.4", b.olderIgnition},
 		{"initialize-kubelet again", b.initializeAgain},
 		{"not ready without a network", b.isReady(false)},
 	}
@@ -113,11 +116,20 @@ func (b *Run) machine(ctx context.Context) error {
 }
 
 func (b *Run) upload(ctx context.Context) error {
-	ignition, err := workerIgnition(ctx, b.c, b.o.Ignition)
+	var err error
+	if b.ignition, err = workerIgnition(ctx, b.c, b.o.Ignition); err != nil {
+		return err
+	}
+	return b.guest.upload(ctx, b.o, b.ignition)
+}
+
+// olderIgnition has the next commands read the same in an older spec, which must make no difference to them.
+func (b *Run) olderIgnition(ctx context.Context) error {
+	older, err := spec2(b.ignition)
 	if err != nil {
 		return err
 	}
-	return b.guest.upload(ctx, b.o, ignition)
+	return b.guest.put(ctx, remoteIgnition, older)
 }
 
 // initialize names the address, since a kubelet with an external cloud provider has none before that has said one, and asks for no serving
