@@ -103,10 +103,17 @@ func wentBack(entries []seenEntry) (wrong []string) {
 }
 
 // twoWriters: connections are numbered in the order in which they were made. Once a newer one has changed the plan or the blobs of a machine, an
-// older one, be it another operator's or one that was given up, changes nothing any more.
+// older one, be it another operator's or one that was given up, changes nothing any more. What was under way on a connection when it was given up may
+// come to its end: the very plan that the newer one has handed over may be handed over once more.
 func twoWriters(all []wrote) (wrong []string) {
-	newest := wrote{}
+	newest, plan := wrote{}, ""
 	for _, w := range all {
+		if w.Connection >= newest.Connection && w.Plan != "" {
+			plan = w.Plan
+		}
+		if w.Connection < newest.Connection && w.Plan != "" && w.Plan == plan {
+			continue
+		}
 		if w.Connection < newest.Connection {
 			wrong = append(wrong, fmt.Sprintf("connection %d changed %s at %s, after connection %d had changed %s at %s",
 				w.Connection, w.Path, w.At.Format(stampFormat), newest.Connection, newest.Path, newest.At.Format(stampFormat)))
@@ -123,7 +130,9 @@ const stampFormat = "15:04:05.000"
 type wrote struct {
 	Connection int
 	Path       string
-	At         time.Time
+	// Plan is the plan that was handed over, "" when it is about blobs.
+	Plan string
+	At   time.Time
 }
 
 // notHeld: by machine, the machine sees as many connections as the living operator holds.
@@ -275,6 +284,20 @@ func TestTwoWriters(t *testing.T) {
 		}
 		if got := twoWriters(in); len(got) != c.wrong {
 			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	for name, c := range map[string]struct {
+		in    []wrote
+		wrong int
+	}{
+		"the same plan once more":      {[]wrote{{Connection: 1, Plan: "a"}, {Connection: 2, Plan: "a"}, {Connection: 1, Plan: "a"}}, 0},
+		"another plan":                 {[]wrote{{Connection: 2, Plan: "b"}, {Connection: 1, Plan: "a"}}, 1},
+		"a plan that was replaced":     {[]wrote{{Connection: 2, Plan: "a"}, {Connection: 2, Plan: "b"}, {Connection: 1, Plan: "a"}}, 1},
+		"blobs after a plan":           {[]wrote{{Connection: 2, Plan: "a"}, {Connection: 1}}, 1},
+		"a plan after somebody's blob": {[]wrote{{Connection: 2}, {Connection: 1, Plan: "a"}}, 1},
+	} {
+		if got := twoWriters(c.in); len(got) != c.wrong {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
