@@ -87,6 +87,9 @@ func (m *Machine) Put(path string, content []byte) error {
 	return os.WriteFile(at, content, 0o755)
 }
 
+// Remove removes a file or a folder with everything in it, should there be one.
+func (m *Machine) Remove(path string) error { return os.RemoveAll(m.path(path)) }
+
 // ours are folders that belong to the bed or change by themselves.
 func ours() []string {
 	return []string{
@@ -166,6 +169,18 @@ func (m *Machine) Services(ctx context.Context) (map[string]Service, error) {
 		out[s.Name] = s
 	}
 	return out, nil
+}
+
+// StartService makes a service of a program with arguments and starts it, as an administrator would. It does not start at boot.
+func (m *Machine) StartService(ctx context.Context, name, program string, args ...string) error {
+	_, err := m.Wine(ctx, append([]string{`C:\windows\bed\guest.exe`, "start", name, program}, args...)...)
+	return err
+}
+
+// RemoveService stops a service and deletes it.
+func (m *Machine) RemoveService(ctx context.Context, name string) error {
+	_, err := m.Wine(ctx, `C:\windows\bed\guest.exe`, "remove", name)
+	return err
 }
 
 // Kill ends every process of a program such as kubelet.exe, as the task manager does.

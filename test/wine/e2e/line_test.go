@@ -52,6 +52,7 @@ func TestLine(t *testing.T) {
 			}
 		}},
 		{"what it cost", func(r *rig) { r.cost(names) }},
+		{"kube-proxy", func(r *rig) { r.proxy(names[0]) }},
 		{"kubelet killed", func(r *rig) { r.killed(names[0]) }},
 		{"plug pulled", func(r *rig) { r.comesBack(names[0], r.pullPlug) }},
 		{"reboot", func(r *rig) { r.comesBack(names[1], r.restart) }},

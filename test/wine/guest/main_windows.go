@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -14,9 +15,13 @@ import (
 )
 
 var (
-	errUsage      = errors.New("usage: guest sshd | install | services | kill PROGRAM")
+	errUsage      = errors.New("usage: guest sshd | install | services | kill PROGRAM | start NAME PROGRAM [ARGUMENT ...] | remove NAME")
 	errNotRunning = errors.New("does not run")
+	errStillRuns  = errors.New("did not stop in time")
 )
+
+// stopLimit is how long a service may take to stop.
+const stopLimit = 20 * time.Second
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -25,18 +30,34 @@ func main() {
 	}
 }
 
-func run(args []string) error {
-	switch {
-	case len(args) == 1 && args[0] == "sshd":
-		return svc.Run(sshService, handler{})
-	case len(args) == 1 && args[0] == "install":
-		return install()
-	case len(args) == 1 && args[0] == "services":
-		return services()
-	case len(args) == 2 && args[0] == "kill":
-		return kill(args[1])
+// command is one of the program's, with how many words follow its name.
+type command struct {
+	least, most int
+	run         func(args []string) error
+}
+
+func commands() map[string]command {
+	const many = 1 << 10
+	return map[string]command{
+		"sshd":     {0, 0, func([]string) error { return svc.Run(sshService, handler{}) }},
+		"install":  {0, 0, func([]string) error { return install() }},
+		"services": {0, 0, func([]string) error { return services() }},
+		"kill":     {1, 1, func(args []string) error { return kill(args[0]) }},
+		"start":    {2, many, func(args []string) error { return start(args[0], args[1], args[2:]) }},
+		"remove":   {1, 1, func(args []string) error { return remove(args[0]) }},
 	}
-	return errUsage
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	c, ok := commands()[args[0]]
+	args = args[1:]
+	if !ok || len(args) < c.least || len(args) > c.most {
+		return errUsage
+	}
+	return c.run(args)
 }
 
 func withManager(f func(*mgr.Mgr) error) error {
@@ -60,6 +81,46 @@ func install() error {
 		}
 		return s.Close()
 	})
+}
+
+// start makes a service and starts it, as sc.exe would. It does not start at boot.
+func start(name, program string, args []string) error {
+	return withManager(func(m *mgr.Mgr) error {
+		s, err := m.CreateService(name, program, mgr.Config{StartType: mgr.StartManual}, args...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Start(), s.Close())
+	})
+}
+
+// remove stops a service, waits until it has, and deletes it.
+func remove(name string) error {
+	return withManager(func(m *mgr.Mgr) error {
+		s, err := m.OpenService(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(stop(s), s.Delete(), s.Close())
+	})
+}
+
+func stop(s *mgr.Service) error {
+	status, err := s.Control(svc.Stop)
+	if errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE) {
+		return nil
+	}
+	tick, limit := time.NewTicker(50*time.Millisecond), time.After(stopLimit)
+	defer tick.Stop()
+	for err == nil && status.State != svc.Stopped {
+		select {
+		case <-tick.C:
+			status, err = s.Query()
+		case <-limit:
+			return errStillRuns
+		}
+	}
+	return err
 }
 
 // service is what the service manager says of one.

@@ -17,17 +17,18 @@ import (
 // Status is an HRESULT.
 type Status uint32
 
-// Statuses of HNS (winerror.h, facility HCN).
+// Statuses of HNS (winerror.h, facility HCN, but for the first and the last two).
 const (
 	OK               Status = 0
 	NetworkNotFound  Status = 0x803b0001
 	EndpointNotFound Status = 0x803b0002
-	AlreadyExists    Status = 0x803b0010
-	NotFound         Status = 0x803b0013
-	InvalidType      Status = 0x803b0014 // HCN_E_INVALID_NETWORK_TYPE
-	InvalidPolicy    Status = 0x803b0015
-	NotSupported     Status = 0x803b0016
+	InvalidType      Status = 0x803b000b // HCN_E_INVALID_NETWORK_TYPE
+	InvalidPolicy    Status = 0x803b000e // HCN_E_INVALID_POLICY_TYPE
+	AlreadyExists    Status = 0x803b0010 // HCN_E_NETWORK_ALREADY_EXISTS
+	PortExists       Status = 0x803b0013 // HCN_E_PORT_ALREADY_EXISTS: a load balancer with that front end is there
+	NotSupported     Status = 0x803b0015 // HCN_E_REQUEST_UNSUPPORTED
 	InvalidJSON      Status = 0x803b001b
+	NotFound         Status = 0x80070490 // ERROR_NOT_FOUND
 	Failed           Status = 0x80004005 // E_FAIL
 )
 
@@ -255,6 +256,8 @@ func (s *Service) check(kind, network string, o object) answer {
 		return s.checkNetwork(o)
 	case kindEndpoint:
 		return s.checkEndpoint(network, o)
+	case kindLoadBalancer:
+		return s.checkLoadBalancer(o)
 	}
 	return checkPolicies(o[keyPolicies])
 }

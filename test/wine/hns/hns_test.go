@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const bridge = `{"Name":"windowsmachine","Type":"L2Bridge","Policies":[{"Type":"NetAdapterName","Settings":{"NetworkAdapterName":"eth0"}}]}`
@@ -179,4 +181,45 @@ func TestModify(t *testing.T) {
 	modify("Network", network, strings.Replace(policy, "%", "Reset", 1), NotSupported)
 	modify("Network", network, strings.Replace(strings.Replace(policy, "%", "Add", 1), "HostRoute", "NoSuch", 1), InvalidPolicy)
 	modify("Network", network, `{"ResourceType":"Port","RequestType":"Add"}`, NotSupported)
+}
+
+// TestLoadBalancers is what kube-proxy does, and what it is refused.
+func TestLoadBalancers(t *testing.T) {
+	s := newService(t, Options{})
+	network := create(t, s, "CreateNetwork", "", bridge)
+	endpoint := create(t, s, "CreateEndpoint", network, `{"IpConfigurations":[{"IpAddress":"192.0.2.7"}],"Flags":1}`)
+	local := create(t, s, "CreateEndpoint", network, `{"IpConfigurations":[{"IpAddress":"192.0.2.8"}]}`)
+	want := []Endpoint{{ID: endpoint, Addresses: []string{"192.0.2.7"}, Remote: true}, {ID: local, Addresses: []string{"192.0.2.8"}}}
+	if diff := cmp.Diff(want, s.Endpoints()); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
+	}
+	document := func(endpoint, vips, port string) string {
+		return `{"HostComputeEndpoints":["` + endpoint + `"],"FrontendVIPs":[` + vips + `],"PortMappings":[{"Protocol":6,"InternalPort":8080,"ExternalPort":` + port + `}]}`
+	}
+	id := create(t, s, "CreateLoadBalancer", "", document(strings.ToLower(endpoint), `"198.51.100.1"`, "80"))
+	balancers := []LoadBalancer{{
+		ID: id, VIPs: []string{"198.51.100.1"}, Ports: []Port{{Protocol: 6, External: 80, Internal: 8080}}, Endpoints: []string{strings.ToLower(endpoint)},
+	}}
+	if diff := cmp.Diff(balancers, s.LoadBalancers()); diff != "" {
+		t.Errorf("load balancers (-want +got):\n%s", diff)
+	}
+	for _, tc := range []struct {
+		name, document string
+		want           Status
+	}{
+		{"unknown endpoint", document(network, `"198.51.100.2"`, "80"), EndpointNotFound},
+		{"front end that is taken", document(endpoint, `"198.51.100.2","198.51.100.1"`, "80"), PortExists},
+		{"another port", document(endpoint, `"198.51.100.1"`, "81"), OK},
+		{"port of the machine", document(endpoint, ``, "80"), OK},
+		{"port of the machine that is taken", document(endpoint, ``, "80"), PortExists},
+		{"port that is none", document(endpoint, ``, "70000"), InvalidJSON},
+	} {
+		if status, _, payload := s.Do("CreateLoadBalancer", "", "", "", tc.document); status != tc.want {
+			t.Errorf("%s: %08x %s, want %08x", tc.name, uint32(status), payload, uint32(tc.want))
+		}
+	}
+	if status, _, _ := s.Do("DeleteLoadBalancer", id, "", "", ""); status != OK {
+		t.Errorf("delete: %08x", uint32(status))
+	}
+	create(t, s, "CreateLoadBalancer", "", document(endpoint, `"198.51.100.1"`, "80"))
 }
