@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -229,21 +230,26 @@ func TestScenarios(t *testing.T) {
 }
 
 func TestProgram(t *testing.T) {
-	local := filepath.Join(t.TempDir(), "wmcb")
-	if err := os.WriteFile(local, []byte("#!/bin/sh\nexec true\n"), 0o700); err != nil {
+	dir := t.TempDir()
+	local := filepath.Join(dir, "wmcb")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", local, "../../cmd/wmcb").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	windows := filepath.Join(dir, "wmcb.exe")
+	if err := os.WriteFile(windows, []byte("MZ"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := program(t.Context(), local, local)
-	if err != nil || p.Size != 20 || p.Start <= 0 || p.Peak < 100<<10 {
+	p, err := program(t.Context(), windows, local)
+	if err != nil || p.Size != 2 || p.Start <= 0 || p.Peak < 4<<20 || p.Peak > 64<<20 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := program(t.Context(), local+"x", local); !errors.Is(err, os.ErrNotExist) {
+	if _, err := program(t.Context(), windows+"x", local); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a program: %v", err)
 	}
 	if err := os.WriteFile(local, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := program(t.Context(), local, local); err == nil {
+	if _, err := program(t.Context(), windows, local); err == nil {
 		t.Error("a program that fails is measured")
 	}
 }
