@@ -31,7 +31,7 @@ func known() map[string]string {
 		"pkg/payload/store.go zstd.NewReader":           "maxWindow bounds its memory, its reader takes a blob's size and one byte",
 		"pkg/transport/ssh/sftp.go io.Copy":             "thrown away",
 		"pkg/transport/ssh/sftp.go sftp.NewClientPipe":  "replies lets maxReplies pass",
-		"pkg/transport/ssh/run.go io.Copy":              "standard input is ours; output goes to the caller's writer, which refuses more than it takes",
+		"pkg/transport/ssh/run.go io.CopyBuffer":        "standard input is ours; output goes to the caller's writer, which refuses more than it takes",
 		"pkg/host/load.go io.Copy":                      "the agent's file of the operator's own image, into a hash",
 		"pkg/ignition/input.go gzip.NewReader":          "what comes out is read through io.LimitReader",
 		"controllers/profile/controller.go os.ReadFile": "the CA file of the operator's own pod",

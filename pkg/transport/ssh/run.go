@@ -12,6 +12,14 @@ import (
 	"github.com/windowsmachine/operator/pkg/transport"
 )
 
+// The buffers of a program's streams, in bytes. A program may run as long as the connection, and there may be a thousand of those: io.Copy's own are
+// 32 KiB each. Input is what has to be fast.
+const (
+	inputBuffer  = 16 << 10
+	outputBuffer = 4 << 10
+	errorBuffer  = 1 << 10
+)
+
 var (
 	errNoStatus = errors.New("the program ended without an exit status")
 	errRefused  = errors.New("the host refused the request")
@@ -63,8 +71,8 @@ func (c *conn) converse(ch channel, cmd transport.Command) (int, error) {
 	}
 	go func() { fail(feed(ch, cmd.Stdin)) }()
 	var streams sync.WaitGroup
-	streams.Go(func() { fail(drain(cmd.Stdout, ch)) })
-	streams.Go(func() { fail(drain(cmd.Stderr, ch.Stderr())) })
+	streams.Go(func() { fail(drain(cmd.Stdout, ch, outputBuffer)) })
+	streams.Go(func() { fail(drain(cmd.Stderr, ch.Stderr(), errorBuffer)) })
 	exit, known := exitStatus(ch.requests)
 	streams.Wait()
 	switch err := f.get(); {
@@ -81,7 +89,7 @@ func feed(ch channel, stdin io.Reader) error {
 	if stdin != nil {
 		in := &notedReader{r: stdin}
 		// The copy's other errors mean that the program has ended.
-		_, _ = io.Copy(ch, in)
+		_, _ = io.CopyBuffer(ch, in, make([]byte, inputBuffer))
 		if in.err != nil {
 			return fmt.Errorf("reading standard input: %w", in.err)
 		}
@@ -91,12 +99,12 @@ func feed(ch channel, stdin io.Reader) error {
 }
 
 // drain copies output to w up to its end. Only w can fail: an output that ends with the connection shows in the exit status.
-func drain(w io.Writer, r io.Reader) error {
+func drain(w io.Writer, r io.Reader, buffer int) error {
 	if w == nil {
 		w = io.Discard
 	}
 	out := &notedWriter{w: w}
-	_, _ = io.Copy(out, r)
+	_, _ = io.CopyBuffer(out, r, make([]byte, buffer))
 	return out.err
 }
 
