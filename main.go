@@ -132,11 +132,11 @@ func run(ctx context.Context, o options) error {
 	prepare(o)
 	store, err := payload.OpenStore(o.payloadDir)
 	if err != nil {
-		return fmt.Errorf("opening the payload: %w", err)
+		return fmt.Errorf("opening the payload: %w; --payload names a folder that `make payload` has packed", err)
 	}
 	agent, err := host.LoadAgent(o.agent)
 	if err != nil {
-		return fmt.Errorf("reading the agent: %w", err)
+		return fmt.Errorf("reading the agent: %w; --agent names the wmcb.exe that `make build` has made", err)
 	}
 	cfg, err := ctrl.GetConfig()
 	if err != nil {

@@ -48,15 +48,16 @@ func readList(file string) ([]entry, error) {
 		return nil, fmt.Errorf("reading the list: %w", err)
 	}
 	if len(text) > maxList {
-		return nil, fmt.Errorf("%w: more than %d bytes", errList, maxList)
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", file, errList, maxList)
 	}
 	var entries []entry
 	if err := yaml.UnmarshalStrict(text, &entries); err != nil {
-		return nil, fmt.Errorf("%w: %w", errList, err)
+		return nil, fmt.Errorf("%s: %w: %w; it is a YAML list of entries such as {file: bin/a.exe, version: v1.0.0, licence: MIT, source: https://example.com/a, sha256: <64 digits>}",
+			file, errList, err)
 	}
 	for i := range entries {
 		if err := entries[i].complete(filepath.Dir(file)); err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", errList, i+1, err)
+			return nil, fmt.Errorf("%s: %w: entry %d: %w", file, errList, i+1, err)
 		}
 	}
 	return entries, nil

@@ -110,20 +110,8 @@ func warn(c planner.Code, text string) planner.Finding {
 	return planner.Finding{Code: c, Message: text}
 }
 
-// bounded shortens text that came from outside for a message, and keeps it printable.
-func bounded(s string) string {
-	const limit = 300
-	s = strings.Map(func(r rune) rune {
-		if r < 0x20 || r > 0x7e {
-			return '?'
-		}
-		return r
-	}, s)
-	if len(s) > limit {
-		return s[:limit] + "..."
-	}
-	return s
-}
+// bounded keeps more than planner's messages do, since a path is long.
+func bounded(s string) string { return planner.Bounded(s, 300) }
 
 func below(path, folder string) bool {
 	return len(path) >= len(folder) && strings.EqualFold(path[:len(folder)], folder) && (len(path) == len(folder) || path[len(folder)] == '\\')

@@ -53,9 +53,13 @@ func NetBIOSName(hostname string) (name string, cut bool) {
 	return name, false
 }
 
-// bounded shortens text that came from a machine for a message, and keeps it printable.
-func bounded(s string) string {
-	const limit = 120
+// messageLimit is how much of a machine's text goes into a message, in bytes.
+const messageLimit = 120
+
+func bounded(s string) string { return Bounded(s, messageLimit) }
+
+// Bounded shortens text that came from outside to limit bytes for a message, and keeps it printable ASCII.
+func Bounded(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {
 			return '?'
