@@ -68,10 +68,6 @@ func main() {
 // gcPercent is how much garbage may be beside what is in use, in percent of it; Go's own is 100.
 const gcPercent = 50
 
-// maxLogins is how many machines are logged in to at the same time. After a start the operator has all of them to ask; more than this many take
-// memory and are no faster.
-const maxLogins = 32
-
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -167,7 +163,7 @@ func run(ctx context.Context, o options) error {
 
 // newPool makes the connection pool, which ends with the manager.
 func newPool(mgr ctrl.Manager, o options, c host.Config) (*host.Pool, error) {
-	dialer := &ssh.Dialer{Net: ssh.Outside, Logins: make(chan struct{}, maxLogins)}
+	dialer := &ssh.Dialer{Net: ssh.Outside}
 	if o.allowLoopback {
 		dialer.Net = nil
 	}

@@ -45,6 +45,7 @@ func (s *Session) connect(ctx context.Context, t transport.Target) (transport.Co
 			return nil
 		}
 	}
+	t.Admit = s.takeTurn
 	c, err := s.pool.cfg.Dialer.Dial(ctx, t)
 	if err != nil {
 		return nil, err
@@ -110,6 +111,7 @@ func (s *Session) detach() transport.Conn {
 		s.snap.Stats = c.Stats()
 	}
 	s.conn, s.snap.Connected, s.agentPut = nil, false, false
+	s.leaveTurn()
 	s.running.hangUp(errStopped)
 	s.running = nil
 	return c

@@ -64,6 +64,9 @@ func (m *machine) Dial(ctx context.Context, t transport.Target) (transport.Conn,
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
+	if err := t.Admit(ctx); err != nil {
+		return nil, errors.Join(transport.ErrUnreachable, err)
+	}
 	if err := t.Verify(transport.HostKey{Algorithm: "ssh-ed25519", Fingerprint: "SHA256:key-of-" + t.Address}); err != nil {
 		return nil, errors.Join(transport.ErrHostKey, err)
 	}

@@ -17,6 +17,8 @@ const (
 	defaultIdle     = 5 * time.Minute
 	// defaultResting bounds what a thousand hosts with nothing to do cost: each of them is asked now and then only.
 	defaultResting = 32
+	// defaultAsking: more than this many at the same time take memory and are no faster.
+	defaultAsking = 64
 )
 
 // AgentBinary is wmcb.exe as the operator carries it.
@@ -44,6 +46,9 @@ type Config struct {
 	IdleTimeout time.Duration
 	// Resting bounds how many connections are kept of sessions that Rest; the one that has rested for the longest is closed first. 0 is 32.
 	Resting int
+	// Asking bounds how many machines that have answered are logged in to, and asked what there is to do, at the same time; 0 is 64. After a start
+	// the operator has all of them to ask. A machine that does not answer takes no place, one that stalls takes it for 3 seconds.
+	Asking int
 	// Deadlines bound the verbs.
 	Deadlines Deadlines
 }
@@ -97,6 +102,8 @@ type Pool struct {
 	cfg Config
 	// stagings has a place for each session that may send payload.
 	stagings chan struct{}
+	// asking has a place for each session that has its turn.
+	asking chan struct{}
 
 	mu       sync.Mutex
 	closed   bool
@@ -116,13 +123,18 @@ func NewPool(c Config) *Pool {
 	if c.Resting <= 0 {
 		c.Resting = defaultResting
 	}
+	if c.Asking <= 0 {
+		c.Asking = defaultAsking
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Notify == nil {
 		c.Notify = func(string) {}
 	}
-	return &Pool{cfg: c, stagings: make(chan struct{}, c.Stagings), sessions: map[string]*Session{}}
+	return &Pool{
+		cfg: c, stagings: make(chan struct{}, c.Stagings), asking: make(chan struct{}, c.Asking), sessions: map[string]*Session{},
+	}
 }
 
 // Session returns the session of that key, made when there is none. After Close it returns one that starts nothing.

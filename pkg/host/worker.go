@@ -28,7 +28,9 @@ type Session struct {
 	// cancel ends the verb under way, nil when idle.
 	cancel context.CancelCauseFunc
 	idle   *time.Timer
-	conn   transport.Conn
+	// endTurn gives the session's place among those that ask back; nil when it has none.
+	endTurn func()
+	conn    transport.Conn
 	// target identifies what conn is connected to, asked what the newest verb was to connect to.
 	target, asked targetID
 	// running is the agent's console over conn, nil before the first command.
@@ -111,6 +113,7 @@ func (s *Session) Snapshot() Snapshot {
 func (s *Session) Rest() {
 	s.mu.Lock()
 	idle := s.idle != nil
+	s.leaveTurn()
 	s.mu.Unlock()
 	if idle {
 		s.pool.rest(s)
@@ -160,7 +163,7 @@ func (s *Session) do(ctx context.Context, v Verb, a Args) error {
 	limit := s.pool.cfg.Deadlines.of(v)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s did not end within %s", transport.ErrUnreachable, v, limit))
 	defer cancel()
-	c, err := s.connect(ctx, a.Target)
+	c, err := s.connectFor(ctx, v, a.Target)
 	if err == nil {
 		err = s.verb(ctx, c, v, a)
 	}

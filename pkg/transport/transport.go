@@ -84,6 +84,9 @@ type Target struct {
 	PrivateKeys [][]byte
 	// Verify decides about the host's key before any credential is sent; its error is wrapped in ErrHostKey.
 	Verify func(HostKey) error
+	// Admit is called once, with the first byte that the host sends and before keys are exchanged, and makes the login wait until it returns; nil
+	// admits at once. A host that does not answer never gets so far. An error ends the attempt. Waiting does not count against Timeout.
+	Admit func(ctx context.Context) error
 	// HostKeyAlgorithms are the algorithms of the keys that are already trusted. A host with several keys is asked for one of
 	// these first, so that a pinned key is found again; empty is no preference.
 	HostKeyAlgorithms []string

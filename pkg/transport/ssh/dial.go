@@ -38,17 +38,13 @@ type Dialer struct {
 	// Grace is how long a call whose context has ended waits for the machine to close its channel; then the whole connection
 	// is given up. 0 is 5 s.
 	Grace time.Duration
-	// Logins has room for each login that may be under way at the same time; nil is no bound. A login takes memory and processor time that many
-	// hosts at once need not take. A host that does not answer takes no place: it gets one with the first byte that it sends.
-	Logins chan struct{}
-
 	// ticks makes the keepalive's clock; nil is a time.Ticker.
 	ticks func(time.Duration) (c <-chan time.Time, stop func())
 }
 
 var _ transport.Dialer = (*Dialer)(nil)
 
-// Dial connects within t.Timeout and authenticates within another; waiting for a place among Logins does not count.
+// Dial connects within t.Timeout and authenticates within another; waiting for t.Admit does not count.
 func (d *Dialer) Dial(ctx context.Context, t transport.Target) (transport.Conn, error) {
 	signers, err := parseKeys(t.PrivateKeys)
 	if err != nil {
@@ -73,13 +69,10 @@ func (d *Dialer) connect(ctx context.Context, address string, t transport.Target
 	if err != nil {
 		return nil, nil, err
 	}
-	if d.Logins != nil {
-		select {
-		case d.Logins <- struct{}{}:
-			defer func() { <-d.Logins }()
-		case <-ctx.Done():
+	if t.Admit != nil {
+		if err := t.Admit(ctx); err != nil {
 			nc.Close()
-			return nil, nil, (&attempt{}).explain(ctx, context.Cause(ctx))
+			return nil, nil, (&attempt{}).explain(ctx, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -88,9 +88,9 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestLogins: a host that says nothing takes nobody's place, and one that logs in lets the next one wait.
-func TestLogins(t *testing.T) {
-	d := &Dialer{Logins: make(chan struct{}, 1)}
+// TestAdmit: a host that says nothing does not ask to be admitted; one that does logs in when it is let, however long that takes.
+func TestAdmit(t *testing.T) {
+	var d Dialer
 	deaf, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,66 +99,68 @@ func TestLogins(t *testing.T) {
 	s := sshtest.New(t, sshtest.Options{})
 	silent := s.Target()
 	silent.Port = deaf.Addr().(*net.TCPAddr).Port
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 4)
-	for range 4 {
-		go func() {
-			_, err := d.Dial(ctx, silent)
-			ended <- err
-		}()
+	silent.Admit = func(context.Context) error {
+		t.Error("a host that says nothing is admitted")
+		return nil
 	}
-	// The first login stays in its place until it is let go; the second one waits, for longer than a login may take.
-	at, let := make(chan string, 2), make(chan struct{})
-	logins := make(chan error, 2)
-	for _, name := range []string{"first", "second"} {
-		target := s.Target()
-		target.Timeout = 10 * time.Second
-		target.Verify = func(transport.HostKey) error {
-			at <- name
-			<-let
-			return nil
-		}
-		go func() {
-			c, err := d.Dial(t.Context(), target)
-			if err == nil {
-				err = c.Close()
-			}
-			logins <- err
-		}()
-	}
-	<-at
-	if len(d.Logins) != 1 || len(at) != 0 {
-		t.Errorf("%d places are taken, %d others are verified", len(d.Logins), len(at))
-	}
-	close(let)
-	for range 2 {
-		if err := <-logins; err != nil {
-			t.Error(err)
-		}
-	}
-	cancel()
-	for range 4 {
-		if err := <-ended; !errors.Is(err, transport.ErrUnreachable) {
-			t.Errorf("a host that says nothing: %v", err)
-		}
-	}
-	if len(d.Logins) != 0 {
-		t.Error("a place is taken by nobody")
-	}
-}
-
-// TestLoginsGivenUp: who waits for a place and is told to stop leaves nothing open.
-func TestLoginsGivenUp(t *testing.T) {
-	d := &Dialer{Logins: make(chan struct{}, 1)}
-	d.Logins <- struct{}{}
-	s := sshtest.New(t, sshtest.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := d.Dial(ctx, s.Target())
+		_, err := d.Dial(ctx, silent)
 		ended <- err
 	}()
-	eventually(t, "the host is connected to", func() bool { return s.Accepted() == 1 })
+	asked, let, verified := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	target := s.Target()
+	target.Timeout = 10 * time.Second
+	target.Admit = func(context.Context) error {
+		close(asked)
+		<-let
+		return nil
+	}
+	verify := target.Verify
+	target.Verify = func(k transport.HostKey) error {
+		verified <- struct{}{}
+		return verify(k)
+	}
+	login := make(chan error, 1)
+	go func() {
+		c, err := d.Dial(t.Context(), target)
+		if err == nil {
+			err = c.Close()
+		}
+		login <- err
+	}()
+	<-asked
+	if len(verified) != 0 {
+		t.Error("keys were exchanged before the host was admitted")
+	}
+	close(let)
+	if err := <-login; err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, transport.ErrUnreachable) {
+		t.Errorf("a host that says nothing: %v", err)
+	}
+}
+
+// TestAdmitGivenUp: who waits to be admitted and is told to stop leaves nothing open.
+func TestAdmitGivenUp(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	target := s.Target()
+	asked := make(chan struct{})
+	target.Admit = func(ctx context.Context) error {
+		close(asked)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := (&Dialer{}).Dial(ctx, target)
+		ended <- err
+	}()
+	<-asked
 	cancel()
 	if err := <-ended; !errors.Is(err, transport.ErrUnreachable) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
