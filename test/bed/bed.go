@@ -57,6 +57,9 @@ type Options struct {
 	MachineAPI bool
 	// OpenShift makes the cluster look like OpenShift on that platform, for example "Azure"; empty: like one of kubeadm.
 	OpenShift string
+	// HardWay makes the cluster look like one that was put together by hand: see HardWay* for its ranges. There is no kubeadm-config, and no
+	// node is given a pod CIDR until AllocateNodeCIDRs. PodCIDR must be empty.
+	HardWay bool
 	// Payload is a packed payload to use instead of the stand-in.
 	Payload string
 	// Provider makes the machines of Machines instead of simulated ones. They have SSH on port 22, and are not on the loopback interface.
@@ -85,7 +88,9 @@ type Bed struct {
 	digest  string
 	payload string
 	work    sync.WaitGroup
-	stop    context.CancelFunc
+	// alive ends with Close.
+	alive context.Context
+	stop  context.CancelFunc
 
 	mu       sync.Mutex
 	port     int
@@ -106,6 +111,7 @@ func Start(ctx context.Context, o Options) (b *Bed, err error) {
 		o.Logf = func(string, ...any) {}
 	}
 	b = &Bed{opts: o, hosts: map[string]*hostsim.Host{}}
+	b.alive, b.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -171,6 +177,7 @@ func (b *Bed) prepare(context.Context) error {
 func (b *Bed) startControlPlane(ctx context.Context) (err error) {
 	b.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
 		Dir: filepath.Join(b.dir, "controlplane"), NodeCIDRs: b.opts.PodCIDR, ServiceCIDR: b.serviceCIDR(), Address: b.opts.Address,
+		ControllerManagerArgs: b.managerArgs(),
 	})
 	if err != nil {
 		return err
@@ -222,13 +229,11 @@ func (b *Bed) install(ctx context.Context) error {
 }
 
 func (b *Bed) startMachineAPI(context.Context) error {
-	ctx, stop := context.WithCancel(context.Background())
-	b.stop = stop
 	if !b.opts.MachineAPI {
 		return nil
 	}
 	b.work.Go(func() {
-		if err := machineapi.Run(ctx, b.RESTConfig(), b.provider()); err != nil {
+		if err := machineapi.Run(b.alive, b.RESTConfig(), b.provider()); err != nil {
 			b.opts.Logf("Machine API controllers ended: %v", err)
 		}
 	})
@@ -251,9 +256,7 @@ func (b *Bed) Folder() string { return b.dir }
 // Close ends everything: the operator, machines, controllers, control plane. It leaves nothing behind.
 func (b *Bed) Close() error {
 	errs := []error{b.StopOperator()}
-	if b.stop != nil {
-		b.stop()
-	}
+	b.stop()
 	b.work.Wait()
 	b.mu.Lock()
 	hosts := b.hosts

@@ -10,9 +10,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubeadmObjects are what kubeadm leaves in a cluster and discovery reads: the cluster's DNS Service, at the tenth address of the
-// service range, and kubeadm-config. Nothing answers at that address; names are not resolved on simulated machines.
+// kubeadmObjects are what kubeadm leaves in a cluster and discovery reads: the cluster's DNS Service and kubeadm-config.
 func (b *Bed) kubeadmObjects() ([]client.Object, error) {
+	dns, err := b.dnsService()
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+clusterName: demo
+networking:
+  dnsDomain: cluster.local
+  serviceSubnet: %s
+`, b.ServiceCIDR())
+	if b.opts.PodCIDR != "" {
+		config += "  podSubnet: " + b.opts.PodCIDR + "\n"
+	}
+	return []client.Object{dns, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
+		Data:       map[string]string{"ClusterConfiguration": config},
+	}}, nil
+}
+
+// dnsService is the cluster's DNS Service, at the tenth address of the service range. Nothing answers there; names are not resolved on simulated
+// machines.
+func (b *Bed) dnsService() (*corev1.Service, error) {
 	services, err := netip.ParsePrefix(b.ServiceCIDR())
 	if err != nil {
 		return nil, err
@@ -21,27 +43,13 @@ func (b *Bed) kubeadmObjects() ([]client.Object, error) {
 	for range 10 {
 		dns = dns.Next()
 	}
-	config := fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-clusterName: demo
-networking:
-  dnsDomain: cluster.local
-  serviceSubnet: %s
-`, services)
-	if b.opts.PodCIDR != "" {
-		config += "  podSubnet: " + b.opts.PodCIDR + "\n"
-	}
-	return []client.Object{
-		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-dns", Labels: map[string]string{"k8s-app": "kube-dns"}},
-			Spec: corev1.ServiceSpec{
-				ClusterIP: dns.String(), Selector: map[string]string{"k8s-app": "kube-dns"},
-				Ports: []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}},
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-dns", Labels: map[string]string{"k8s-app": "kube-dns"}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: dns.String(), Selector: map[string]string{"k8s-app": "kube-dns"},
+			Ports: []corev1.ServicePort{
+				{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, {Name: "dns-tcp", Port: 53, Protocol: corev1.ProtocolTCP},
 			},
-		},
-		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
-			Data:       map[string]string{"ClusterConfiguration": config},
 		},
 	}, nil
 }

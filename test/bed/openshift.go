@@ -30,8 +30,11 @@ func (b *Bed) isOpenShift() bool { return b.opts.OpenShift != "" }
 
 // serviceCIDR is the range that the control plane is started with, "" for its default.
 func (b *Bed) serviceCIDR() string {
-	if b.isOpenShift() {
+	switch {
+	case b.isOpenShift():
 		return openshiftServices
+	case b.opts.HardWay:
+		return HardWayServices
 	}
 	return ""
 }
@@ -45,6 +48,9 @@ func (b *Bed) openshiftCRDs() ([]string, error) {
 
 // distribution makes what tells the cluster's make: what OpenShift's operators keep, or what kubeadm leaves.
 func (b *Bed) distribution(ctx context.Context) error {
+	if b.opts.HardWay {
+		return b.hardWay(ctx)
+	}
 	if !b.isOpenShift() {
 		objects, err := b.kubeadmObjects()
 		if err != nil {

@@ -255,6 +255,22 @@ func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	return nil
 }
 
+// RestartControllerManager stops the controller manager and starts it again, with args in place of Options.ControllerManagerArgs, as an admin does
+// who mends its flags. It returns when the new one runs; what it does then takes it a moment, and its lease is the old one's until that has expired.
+func (cp *ControlPlane) RestartControllerManager(args ...string) error {
+	p, err := cp.take("kube-controller-manager")
+	if err == nil {
+		err = p.stop(stopGrace)
+	}
+	if err == nil {
+		err = cp.launch("kube-controller-manager", controllerManagerArgs(cp.network, args))
+	}
+	if err != nil {
+		return fmt.Errorf("restarting the controller manager: %w", err)
+	}
+	return nil
+}
+
 // take removes a running component from the list and marks its end as wanted.
 func (cp *ControlPlane) take(name string) (*process, error) {
 	cp.mu.Lock()

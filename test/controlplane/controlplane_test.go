@@ -225,6 +225,29 @@ func TestTwoSideBySide(t *testing.T) {
 	}
 }
 
+// TestRestartControllerManager: a node that was given no range gets one from a controller manager that was told to give them.
+func TestRestartControllerManager(t *testing.T) {
+	t.Parallel()
+	cp := StartForTest(t, Options{})
+	nodes := clientFor(t, cp.RESTConfig()).CoreV1().Nodes()
+	if _, err := nodes.Create(t.Context(), newNode("linux-1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.RestartControllerManager("--allocate-node-cidrs", "--cluster-cidr=10.200.0.0/16"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node has a range", func(ctx context.Context) (bool, error) {
+		n, err := nodes.Get(ctx, "linux-1", metav1.GetOptions{})
+		if err != nil || n.Spec.PodCIDR == "" {
+			return false, err
+		}
+		if n.Spec.PodCIDR != "10.200.0.0/24" {
+			return false, fmt.Errorf("its range is %s", n.Spec.PodCIDR)
+		}
+		return true, nil
+	})
+}
+
 func assertNothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	if pids := processesIn(t, dir); len(pids) != 0 {
