@@ -57,6 +57,11 @@ demo: controlplane out/windows-machine-operator out/wmcb.exe ## Show a MachineSe
 	@mkdir -p out && go build -o out/demo ./test/cmd/demo
 	@out/demo --replicas $(REPLICAS) $(if $(KEEP),--keep)
 
+.PHONY: demo-vanilla
+demo-vanilla: controlplane out/windows-machine-operator out/wmcb.exe ## Show a machine join a cluster that was put together by hand (KEEP=1)
+	@mkdir -p out && go build -o out/demo ./test/cmd/demo
+	@out/demo vanilla $(if $(KEEP),--keep)
+
 .PHONY: test
 test: controlplane ## Run all tests, with the race detector, in random order
 	@# The chaos suite measures patience: it runs behind the others, with the machine to itself.
@@ -97,9 +102,10 @@ verify: ## Check generated files, documents, and that the product links no test 
 	hack/verify-ansible.sh
 
 .PHONY: bench
-bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one)
-	@mkdir -p out && go build -o out/bench ./test/cmd/bench && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o out/wmcb ./cmd/wmcb
-	@out/bench $(if $(QUICK),--quick)
+bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one; as root with wmcb.exe under Wine)
+	@mkdir -p out && go build -o out/ ./test/cmd/bench ./test/wine/measure && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o out/wmcb ./cmd/wmcb
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory wine || echo "bench: wmcb.exe is not started" >&2; fi
+	@out/bench --measure out/measure $(if $(QUICK),--quick)
 	go test -run '^$$' -bench . -benchmem $(if $(QUICK),-benchtime 50ms,-benchtime 500ms) ./pkg/csr ./pkg/ignition ./pkg/plan ./pkg/planner
 
 .PHONY: fuzz

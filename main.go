@@ -28,6 +28,7 @@ import (
 	"github.com/windowsmachine/operator/controllers/csr"
 	hostctl "github.com/windowsmachine/operator/controllers/host"
 	"github.com/windowsmachine/operator/controllers/machine"
+	podcidrctl "github.com/windowsmachine/operator/controllers/podcidr"
 	"github.com/windowsmachine/operator/controllers/profile"
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -35,8 +36,11 @@ import (
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/lead"
 	"github.com/windowsmachine/operator/pkg/payload"
+	"github.com/windowsmachine/operator/pkg/podcidr"
+	"github.com/windowsmachine/operator/pkg/slim"
 	"github.com/windowsmachine/operator/pkg/ticket"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
+	"github.com/windowsmachine/operator/pkg/transport/winrm"
 )
 
 // Leader election:
@@ -163,11 +167,11 @@ func run(ctx context.Context, o options) error {
 
 // newPool makes the connection pool, which ends with the manager.
 func newPool(mgr ctrl.Manager, o options, c host.Config) (*host.Pool, error) {
-	dialer := &ssh.Dialer{Net: ssh.Outside}
+	dialer, opener := &ssh.Dialer{Net: ssh.Outside}, &winrm.Opener{Net: ssh.Outside}
 	if o.allowLoopback {
-		dialer.Net = nil
+		dialer.Net, opener.Net = nil, nil
 	}
-	c.Dialer = dialer
+	c.Dialer, c.Opener = dialer, opener
 	pool := host.NewPool(c)
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -181,7 +185,7 @@ func newPool(mgr ctrl.Manager, o options, c host.Config) (*host.Pool, error) {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, notifier *hostctl.Notifier, manifest payload.Manifest, leads func() bool) error {
-	known := &facts.Store{}
+	known, ranges := &facts.Store{}, &podcidr.Store{}
 	hostMetrics, err := hostctl.NewMetrics(metrics.Registry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -192,13 +196,19 @@ func setup(ctx context.Context, mgr ctrl.Manager, o options, pool *host.Pool, no
 	}{
 		{"profile", func() error {
 			return (&profile.Reconciler{
-				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("profile"), Facts: known,
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("profile"), Facts: known, PodCIDRs: ranges,
 				Namespace: o.namespace, Config: mgr.GetConfig(), Version: serverVersion(mgr),
+			}).Setup(mgr)
+		}},
+		{"podcidr", func() error {
+			return (&podcidrctl.Reconciler{
+				Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("podcidr"), Clock: clock.RealClock{}, Facts: known,
+				Store: ranges, Namespace: o.namespace, Leads: leads,
 			}).Setup(mgr)
 		}},
 		{"host", func() error {
 			return (&hostctl.Reconciler{
-				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("host"), Clock: clock.RealClock{}, Pool: pool, Facts: known,
+				Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("host"), Clock: clock.RealClock{}, Pool: pool, Facts: known, PodCIDRs: ranges,
 				Tickets:  ticket.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 				Notifier: notifier, Namespace: o.namespace, AllowLoopback: o.allowLoopback, Payload: manifest, Metrics: hostMetrics,
 				Workers: o.maxWorkers, Leads: leads,
@@ -250,8 +260,7 @@ func newManager(cfg *rest.Config, lock resourcelock.Interface, o options) (ctrl.
 		// It is made here, so that who has lost it knows at once.
 		LeaderElectionResourceLockInterface: lock,
 		// Secrets and ConfigMaps are cached in the operator's namespace only: it may not read others.
-		// Nobody here reads who wrote which field.
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+		Cache: cache.Options{DefaultTransform: slim.Transform, ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: own}, &corev1.ConfigMap{}: {Namespaces: own},
 		}},
 	})

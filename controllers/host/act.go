@@ -33,13 +33,14 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 	if p.disconnect {
 		session.Disconnect()
 	}
+	if err := r.openNode(ctx, p); err != nil {
+		return reconcile.Result{}, errors.Join(err, r.patchStatus(ctx, p, p.status()))
+	}
 	status := p.status()
-	if p.ticket {
-		if err := r.issue(ctx, p, &status); err != nil {
-			p.inSync = no(v1alpha1.ReasonTicketFailed, fmt.Sprintf(
-				"no bootstrap credential could be issued: %v; check that config/rbac is applied, namespace %s included", err, ticket.Namespace))
-			return reconcile.Result{}, errors.Join(err, r.patchStatus(ctx, p, p.status()))
-		}
+	p.claim(&status)
+	if c, err := r.issue(ctx, p, &status); err != nil {
+		p.inSync = c
+		return reconcile.Result{}, errors.Join(err, r.patchStatus(ctx, p, p.status()))
 	}
 	if err := r.patchStatus(ctx, p, status); err != nil {
 		if apierrors.IsConflict(err) {
@@ -49,7 +50,9 @@ func (r *Reconciler) act(ctx context.Context, p *pass) (reconcile.Result, error)
 		return reconcile.Result{}, err
 	}
 	r.tell(p, status)
-	if err := r.settle(ctx, p); err != nil {
+	if err := r.settle(ctx, p); apierrors.IsConflict(err) {
+		p.lookAgain(afterConflict)
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	p.begin(ctx, session, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady))
@@ -82,25 +85,53 @@ func (r *Reconciler) settle(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	if p.adoptNode && !p.finish {
-		if err := r.applyNode(ctx, p); err != nil {
+	if p.finish {
+		return r.finish(ctx, p)
+	}
+	// The taint comes before the mark, so that a pass that stops in between is made up for.
+	if p.taint {
+		if err := r.patchTaints(ctx, p); err != nil {
 			return err
 		}
 	}
-	if p.finish {
-		return r.finish(ctx, p)
+	if p.adoptNode {
+		return r.applyNode(ctx, p)
 	}
 	return nil
 }
 
-// issue gets a token and puts the kubeconfig that holds it into the envelope.
-func (r *Reconciler) issue(ctx context.Context, p *pass, s *v1alpha1.WindowsHostStatus) error {
+// issue gets the credentials that the envelope is to hold; where it cannot, it returns what the status says of that.
+func (r *Reconciler) issue(ctx context.Context, p *pass, s *v1alpha1.WindowsHostStatus) (cond, error) {
+	if p.ticket {
+		if err := r.issueTicket(ctx, p, s); err != nil {
+			return no(v1alpha1.ReasonTicketFailed, fmt.Sprintf(
+				"no bootstrap credential could be issued: %v; check that config/rbac is applied, namespace %s included", err, ticket.Namespace)), err
+		}
+	}
+	if p.proxyToken {
+		if err := r.issueProxyToken(ctx, p, s); err != nil {
+			return p.withoutProxyToken(err), err
+		}
+	}
+	return cond{}, nil
+}
+
+// addSecret puts a secret into the envelope.
+func (p *pass) addSecret(name string, content ticket.Secret) {
+	if p.args.Envelope.Secrets == nil {
+		p.args.Envelope.Secrets = map[string][]byte{}
+	}
+	p.args.Envelope.Secrets[name] = content
+}
+
+// issueTicket gets a token and puts the kubeconfig that holds it into the envelope.
+func (r *Reconciler) issueTicket(ctx context.Context, p *pass, s *v1alpha1.WindowsHostStatus) error {
 	t, err := r.Tickets.Issue(ctx, p.host, p.cluster.Cluster)
 	if err != nil {
 		return fmt.Errorf("issuing a ticket: %w", err)
 	}
 	s.Ticket = t.Status(s.Ticket)
-	p.args.Envelope.Secrets = map[string][]byte{planner.BootstrapSecret: t.Kubeconfig}
+	p.addSecret(planner.BootstrapSecret, t.Kubeconfig)
 	return nil
 }
 
@@ -124,7 +155,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, p *pass, s v1alpha1.Window
 func (r *Reconciler) applyNode(ctx context.Context, p *pass) error {
 	n := corev1ac.Node(p.node.Name).
 		WithUID(p.node.UID).
-		WithAnnotations(map[string]string{v1alpha1.HostUIDAnnotation: string(p.host.UID)})
+		WithAnnotations(map[string]string{v1alpha1.HostUIDAnnotation: string(p.host.UID)}).
+		WithAnnotations(p.flannelLease())
 	if p.desired != nil {
 		n = n.WithLabels(p.desired.labels)
 	}

@@ -30,6 +30,7 @@ func ways() map[string]string {
 		agent.CodeNetworkLost:            adapter,
 		agent.CodeGenerationOld:          rival,
 		agent.CodeGenerationConflict:     rival,
+		agent.CodeOrderOld:               "it is asked again with a newer one; if that does not help, another operator configures this machine, or the clock here is behind what it was when the machine was last configured",
 		agent.CodeHostMismatch:           rival,
 		agent.CodeRebootRepeated:         "another reboot would not help: see what the feature's installation says in C:\\Windows\\Logs\\DISM\\dism.log on the machine",
 		agent.CodePlanTooNew:             "the agent on the machine is older than the operator; it is replaced at the next connection",

@@ -10,6 +10,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/pkg/planner"
 )
 
 // staged has the blobs sent that the machine lacks.
@@ -121,7 +122,7 @@ func (p *pass) renewAgent() {
 	p.startApply()
 }
 
-// startApply hands the plan over, with a ticket where the plan has a place for one.
+// startApply hands the plan over, with a ticket where the plan has a place for one, and with a token of kube-proxy where one is due.
 func (p *pass) startApply() {
 	p.start(host.VerbApply)
 	if p.verb != host.VerbApply {
@@ -131,7 +132,8 @@ func (p *pass) startApply() {
 		APIVersion: plan.EnvelopeVersion, Host: string(p.host.UID), Adopt: p.ofAnother(),
 		Generation: p.desired.generation, Plan: p.desired.plan,
 	}
-	p.ticket = len(p.desired.plan.Secrets) > 0
+	p.ticket = p.desired.plan.HasSecret(planner.BootstrapSecret)
+	p.proxyToken = p.owesProxyToken()
 }
 
 // ofAnother reports whether the machine has the plan of another WindowsHost. A new one takes over what an earlier one of the same address
@@ -151,7 +153,7 @@ func (p *pass) follow() {
 // failed shows a step that failed. The agent tries again by itself; only a missing ticket and a missing agent need us.
 func (p *pass) failed(r *plan.Report) bool {
 	p.inSync = no(v1alpha1.ReasonStepFailed, fmt.Sprintf("step %s failed: %s: %s; %s", stepText(r), r.Code, r.Detail, advice(r.Code)))
-	if r.Code == agent.CodeSecretMissing || p.orphaned(r) {
+	if r.Code == agent.CodeSecretMissing && !p.desired.held || p.orphaned(r) {
 		p.startApply()
 		return true
 	}

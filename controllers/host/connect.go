@@ -16,6 +16,9 @@ import (
 type credentials struct {
 	secret string
 	keys   [][]byte
+	// authorized is the public key of keys, as a line of authorized_keys.
+	authorized string
+	winrm      winrmSecrets
 	// problem is the cond that keeps the host from being reached, zero when there are keys.
 	problem cond
 }

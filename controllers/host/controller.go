@@ -26,6 +26,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/payload"
 	"github.com/windowsmachine/operator/pkg/planner"
+	"github.com/windowsmachine/operator/pkg/podcidr"
 	"github.com/windowsmachine/operator/pkg/ticket"
 )
 
@@ -46,6 +47,8 @@ type Reconciler struct {
 	// Pool carries out what takes long; its notify function must be Notifier.Notify.
 	Pool  *host.Pool
 	Facts *facts.Store
+	// PodCIDRs holds what is known of the pod ranges of all Nodes; nil leaves them unlooked at.
+	PodCIDRs *podcidr.Store
 	// Tickets issues bootstrap credentials.
 	Tickets ticket.Issuer
 	// Notifier brings passes for changes that are not in the API.
@@ -69,6 +72,8 @@ const DefaultWorkers = 32
 // looks at every host anyway.
 type Notifier struct {
 	queue queueRef
+	// neighbors are the Nodes that plans depend on.
+	neighbors neighborhood
 }
 
 // Notify brings a pass for the host of a session key.
@@ -95,10 +100,12 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the search for tickets without a host: %w", err)
 	}
 	r.Facts.Subscribe(func(profile string) { r.enqueueAll(ctx, profile) })
+	r.PodCIDRs.Subscribe(func(c podcidr.Change) { r.rangesChanged(ctx, c) })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("host").
 		For(&v1alpha1.WindowsHost{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.hostsOfNode)).
+		Watches(&corev1.Node{}, r.peersChanged()).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.hostsOfSecret)).
 		Watches(&v1alpha1.WindowsNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.hostsOfProfile)).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -4,7 +4,7 @@
 //
 // A pass walks one line and stops at the first phase that is not met:
 //
-//	allowed → paused → profile → credentials → trust → connect → facts → preflight → plan → stage → apply → registered → ready
+//	allowed → paused → profile → credentials → opened → trust → connect → facts → preflight → plan → stage → apply → registered → ready
 //
 // status.go derives every condition from what the pass saw, also when it failed. The package writes a host's status (but for what
 // belongs to the Machine controller and for status.ticket.approvedCSR, which is the CSR controller's), the host's finalizer, its

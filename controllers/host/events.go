@@ -18,15 +18,24 @@ type notice struct{ kind, reason, message string }
 func notices(p *pass, after v1alpha1.WindowsHostStatus, before v1alpha1.WindowsHostStatus) []notice {
 	out := readyNotice(after, before)
 	if p.pin != nil {
-		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventHostKeyPinned, "pinned the host key " + p.pin.Fingerprint + " on first use"})
+		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventHostKeyPinned, "pinned the host key " + p.pin.Fingerprint + " " + howPinned(p.pin.Source)})
 	}
 	if p.ticket && after.Ticket != nil && (before.Ticket == nil || before.Ticket.ID != after.Ticket.ID) {
 		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventTicketIssued, fmt.Sprintf("issued a bootstrap ticket to %s, valid until %s", after.Ticket.ServiceAccount, after.Ticket.Expires.UTC().Format("15:04:05"))})
 	}
+	out = append(out, proxyTokenNotices(p, after)...)
 	if p.verb == host.VerbReboot {
 		out = append(out, notice{corev1.EventTypeNormal, v1alpha1.EventRebooting, "restarting the machine"})
 	}
 	return out
+}
+
+// howPinned ends the sentence about a pinned key.
+func howPinned(s v1alpha1.HostKeySource) string {
+	if s == v1alpha1.HostKeyFromWinRM {
+		return "as read over WinRM"
+	}
+	return "on first use"
 }
 
 // readyNotice tells of a change of Ready.
@@ -46,9 +55,9 @@ func readyNotice(after, before v1alpha1.WindowsHostStatus) []notice {
 // alarming reports whether a person should look at the reason.
 func alarming(reason string) bool {
 	switch reason {
-	case v1alpha1.ReasonNodeReady, v1alpha1.ReasonNotChecked, v1alpha1.ReasonConnecting, v1alpha1.ReasonConnected, v1alpha1.ReasonStaging,
+	case v1alpha1.ReasonNodeReady, v1alpha1.ReasonNotChecked, v1alpha1.ReasonConnecting, v1alpha1.ReasonOpeningSSH, v1alpha1.ReasonConnected, v1alpha1.ReasonStaging,
 		v1alpha1.ReasonApplying, v1alpha1.ReasonRebooting, v1alpha1.ReasonWaitingForKubelet, v1alpha1.ReasonWaitingForCertificate,
-		v1alpha1.ReasonWaitingForNode, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonCleaning, v1alpha1.ReasonPaused:
+		v1alpha1.ReasonWaitingForNode, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonNodeUninitialized, v1alpha1.ReasonCleaning, v1alpha1.ReasonPaused:
 		return false
 	}
 	return true

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/transport"
 	"github.com/windowsmachine/operator/pkg/transport/ssh"
 )
 
@@ -29,10 +30,14 @@ func (r *Reconciler) gather(ctx context.Context, h *v1alpha1.WindowsHost) (*pass
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("getting WindowsNodeProfile %s: %w", h.Spec.ProfileRef.Name, err)
 	}
+	r.gatherRanges(p)
 	if err := r.gatherCredentials(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := r.gatherNode(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := r.gatherPeers(ctx, p); err != nil {
 		return nil, err
 	}
 	p.snap = r.Pool.Session(sessionKey(h)).Snapshot()
@@ -88,11 +93,14 @@ func readCredentials(namespace, name string, data map[string][]byte) credentials
 		c.problem = no(v1alpha1.ReasonCredentialsMissing, fmt.Sprintf("Secret %s/%s has no key %s; put the private key under that name", namespace, name, privateKey))
 		return c
 	}
-	if _, err := ssh.ParseKey(key); err != nil {
+	signer, err := ssh.ParseKey(key)
+	if err != nil {
 		c.problem = no(v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("Secret %s/%s, key %s: %v", namespace, name, privateKey, err))
 		return c
 	}
 	c.keys = [][]byte{key}
+	c.authorized = formatPin(transport.HostKey{Algorithm: signer.PublicKey().Type(), Key: signer.PublicKey().Marshal()})
+	c.winrm = readWinRM(namespace, name, data)
 	return c
 }
 

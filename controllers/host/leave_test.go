@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windowsmachine/operator/pkg/agent"
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/host"
@@ -40,6 +41,12 @@ func TestDeletionSparesTheMachineOfAnotherHost(t *testing.T) {
 	}
 	if again := leave(aView(connected, ofB, func(v *view) { v.snap = host.Snapshot{Busy: host.VerbFacts} })); again.disconnect || again.verb != "" {
 		t.Errorf("disconnect %t, verb %q while the machine is being asked", again.disconnect, again.verb)
+	}
+	// The other host took it over after that.
+	lost := failed(host.VerbRemove, &host.Refusal{Code: agent.CodeHostMismatch, Detail: "uid-b"}, 1)
+	p = leave(aView(connected, lost, func(v *view) { v.host.Status.OS = &v1alpha1.OSStatus{Build: 20348} }))
+	if p.verb != "" || !p.finish {
+		t.Errorf("verb %q, finish %t, want the object to go and the machine to stay", p.verb, p.finish)
 	}
 	// It took the machine over after the facts were gathered.
 	taken := func(v *view) {

@@ -11,6 +11,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/pkg/podcidr"
 	"github.com/windowsmachine/operator/pkg/transport"
 )
 
@@ -32,6 +33,11 @@ type view struct {
 	profile *v1alpha1.WindowsNodeProfile
 	// cluster is nil until the profile controller has looked.
 	cluster *facts.Discovered
+	// ranges is what was found out about the pod ranges of all Nodes, nil when nobody looks.
+	ranges *podcidr.Result
+	// peers are the other Nodes, where the plan depends on them; peersIn is when they will be read anew, 0 when nothing has changed.
+	peers   []facts.Peer
+	peersIn time.Duration
 	creds   credentials
 	// node is the Node called status.node.name, nil when there is none.
 	node *corev1.Node
@@ -103,7 +109,11 @@ type todo struct {
 	args       host.Args
 	// ticket asks for a token that goes with the envelope, revoke for the end of the ticket.
 	ticket, revoke bool
-	adoptNode      bool
+	// proxyToken asks for a token of kube-proxy that goes with the envelope.
+	proxyToken bool
+	adoptNode  bool
+	// taint and untaint put the operator's own taint on the Node, and take it off.
+	taint, untaint bool
 	// finish ends a deletion: the Node goes if it came from our machine, and the finalizer.
 	finish, dropNode bool
 	// again is when to look again, 0 when something else brings the next pass.
@@ -113,7 +123,7 @@ type todo struct {
 // run walks the line.
 func (p *pass) run() {
 	for _, phase := range []func(*pass) bool{
-		(*pass).allowed, (*pass).notPaused, (*pass).haveProfile, (*pass).haveCredentials, (*pass).trust, (*pass).connect,
+		(*pass).allowed, (*pass).notPaused, (*pass).haveProfile, (*pass).ranged, (*pass).haveCredentials, (*pass).opened, (*pass).trust, (*pass).connect,
 		(*pass).facts, (*pass).preflighted, (*pass).planned, (*pass).staged, (*pass).insync, (*pass).isRegistered,
 	} {
 		if !phase(p) {
@@ -189,11 +199,17 @@ func (p *pass) target() transport.Target {
 	if port == 0 {
 		port = 22
 	}
-	return transport.Target{
+	t := transport.Target{
 		Address:     p.host.Spec.Address,
 		Port:        int(port),
 		User:        p.host.Spec.Username,
 		PrivateKeys: p.creds.keys,
 		Verify:      p.verify(),
 	}
+	// A machine has keys of several kinds; it is asked for the one that is pinned.
+	ps, _ := pins(p.host)
+	for _, k := range ps {
+		t.HostKeyAlgorithms = append(t.HostKeyAlgorithms, k.algorithm)
+	}
+	return t
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/host"
@@ -30,10 +32,11 @@ func (p *pass) planned() bool {
 		p.adoptNode = true
 	}
 	o := planner.Options{
-		NodeName: p.nodeName, NodeIP: p.managementIP, Payload: p.payload, Network: p.network(),
-		Labels: p.profile.Spec.Kubelet.Labels, MaxPods: p.profile.Spec.Kubelet.MaxPods, Verbosity: p.profile.Spec.Kubelet.Verbosity,
+		NodeName: p.nodeName, NodeIP: p.managementIP, Payload: p.payload, Network: p.network(), KubeProxy: p.kubeProxy(),
+		Labels: p.profile.Spec.Kubelet.Labels, Taints: []kubelet.Taint{{Key: v1alpha1.UninitializedTaint, Effect: string(corev1.TaintEffectNoSchedule)}},
+		MaxPods: p.profile.Spec.Kubelet.MaxPods, Verbosity: p.profile.Spec.Kubelet.Verbosity,
 	}
-	built, err := planner.Build(p.cluster.Cluster, *p.snap.Facts, p.nodeFacts(), o)
+	built, err := p.build(o)
 	if err != nil {
 		p.preflight = no(v1alpha1.ReasonPlanInvalid, err.Error())
 		p.lookAgain(factsRecheck)
@@ -48,6 +51,7 @@ func (p *pass) planned() bool {
 		return false
 	}
 	p.desired = p.hold(d)
+	p.tellPeers(o)
 	return true
 }
 
@@ -102,6 +106,7 @@ func (p *pass) nodeFacts() facts.Node {
 	}
 	return facts.Node{
 		Registered: true, Rejoin: p.rejoins(), UID: string(p.node.UID), Ready: nodeReady(p.node), PodCIDR: p.node.Spec.PodCIDR,
+		PodCIDRs: p.node.Spec.PodCIDRs, Peers: p.peers,
 	}
 }
 

@@ -31,9 +31,14 @@ func (p *pass) wantedIP() string {
 	return ""
 }
 
+// network is what the profile says of it, with the mode that discovery found to be in effect.
 func (p *pass) network() planner.Network {
-	n := p.profile.Spec.Network
-	return planner.Network{Mode: string(n.Mode), Name: n.Name, VSID: int(n.VSID), CNIConfig: []byte(n.CNIConfig)}
+	n, c := p.profile.Spec.Network, p.cluster.Cluster
+	out := planner.Network{
+		Mode: c.Mode, Name: planner.NetworkName(c.Mode, n.Name, c.Plane.VNI), VSID: int(n.VSID), Plugin: string(n.Plugin), CNIConfig: []byte(n.CNIConfig),
+	}
+	out.KubeProxy = planner.ManagesProxy(out, p.kubeProxy(), c.Plane)
+	return out
 }
 
 // preflighted looks at the machine's own facts, all at once, before anything is changed. A node that runs is not judged by it.
@@ -61,6 +66,7 @@ func (p *pass) preflighted() bool {
 		return false
 	}
 	p.preflight = yes(v1alpha1.ReasonPreflightPassed, strings.Join(append([]string{"the machine can be a node"}, warnings...), "; "))
+	p.judgeRange()
 	return p.named(fixed)
 }
 

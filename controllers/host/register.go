@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
+	"github.com/windowsmachine/operator/pkg/planner"
 )
 
 // isRegistered looks at the Node.
@@ -18,14 +19,16 @@ func (p *pass) isRegistered() bool {
 	}
 	p.nodeUID, p.nodeWhy = string(p.node.UID), nodeWhy(p.node)
 	p.registered = yes(v1alpha1.ReasonRegistered, "Node "+p.node.Name+" is this host's")
-	if p.node.Annotations[v1alpha1.HostUIDAnnotation] != string(p.host.UID) || !hasLabels(p.node, p.desired.labels) {
+	if p.node.Annotations[v1alpha1.HostUIDAnnotation] != string(p.host.UID) || !hasLabels(p.node, p.desired.labels) || !p.hasLease() {
 		p.adoptNode = true
 	}
+	p.holdPods()
 	if nodeSilent(p.node) {
 		p.renewTicket()
 	}
 	// The ticket has done its work once the plan has no place for it any more.
-	p.revoke = !p.desired.held && len(p.desired.plan.Secrets) == 0 && p.host.Status.Ticket != nil
+	p.revoke = !p.desired.held && !p.desired.plan.HasSecret(planner.BootstrapSecret) && p.host.Status.Ticket != nil
+	p.renewProxyToken()
 	return true
 }
 
@@ -74,9 +77,7 @@ func ticketDue(t *v1alpha1.TicketStatus, bootID string) time.Time {
 // agent puts it in place; a kubelet without a certificate ends itself after five minutes and reads it when it starts again
 // (kubernetes/pkg/kubelet/certificate/transport.go).
 func (p *pass) renewTicket() {
-	// While the agent works the ticket waits for it, and for its reboot; then is the time to look.
-	settled := p.inSync.reason == v1alpha1.ReasonInSync || p.inSync.reason == v1alpha1.ReasonStepFailed
-	if !settled || len(p.desired.plan.Secrets) == 0 {
+	if !p.settled() || !p.desired.plan.HasSecret(planner.BootstrapSecret) {
 		return
 	}
 	t := p.host.Status.Ticket
@@ -89,6 +90,11 @@ func (p *pass) renewTicket() {
 		return
 	}
 	p.startApply()
+}
+
+// settled reports whether the agent is not at work. While it is, a credential waits for it, and for its reboot; then is the time to look.
+func (p *pass) settled() bool {
+	return p.inSync.reason == v1alpha1.ReasonInSync || p.inSync.reason == v1alpha1.ReasonStepFailed
 }
 
 func hasLabels(n *corev1.Node, want map[string]string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/windowsmachine/operator/pkg/agent"
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/host"
 	"github.com/windowsmachine/operator/pkg/transport"
@@ -48,14 +49,20 @@ func (p *pass) asksFirst() bool { return p.snap.Facts == nil && p.snap.Busy == h
 func (p *pass) clean() {
 	switch {
 	case p.snap.Facts == nil:
-		// Only the machine knows whose it is. An operator that was restarted has forgotten, and wmcb remove does not ask.
+		// Only the machine knows whose it is. An operator that was restarted has forgotten.
 		p.attempt(host.VerbFacts)
-	case p.ofAnother():
+	case p.ofAnother() || p.takenOver():
 		p.deleting = yes(v1alpha1.ReasonCleaning, "the machine is configured by another WindowsHost; nothing is taken off it")
 		p.finish, p.dropNode = true, p.ours()
 	default:
 		p.attempt(host.VerbRemove)
 	}
+}
+
+// takenOver reports whether the machine refused to be cleaned since it has become another WindowsHost's after it was asked.
+func (p *pass) takenOver() bool {
+	var refusal *host.Refusal
+	return errors.As(p.snap.Last[host.VerbRemove].Err, &refusal) && refusal.Code == agent.CodeHostMismatch
 }
 
 // attempt starts a verb of the cleaning, and shows how its last try failed.

@@ -28,6 +28,7 @@ func (p *pass) status() v1alpha1.WindowsHostStatus {
 	}
 	p.nodeStatus(&s)
 	p.planStatus(&s)
+	p.proxyTokenStatus(&s)
 	// Until the object is gone the ticket's use says whose the Node is.
 	if p.revoke {
 		s.Ticket = nil
@@ -116,8 +117,18 @@ func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
 		return unmet
 	case p.more:
 		return no(v1alpha1.ReasonApplying, "step "+p.step)
+	}
+	return p.ofNode(s)
+}
+
+// ofNode is Ready where nothing is unmet: it is the Node's word.
+func (p *pass) ofNode(s *v1alpha1.WindowsHostStatus) cond {
+	switch {
 	case p.running() && inPlace(s):
 		return yes(v1alpha1.ReasonNodeReady, fmt.Sprintf("Node %s is Ready and the machine equals its plan", p.node.Name))
+	case p.up() && hasTaint(p.node):
+		return no(v1alpha1.ReasonNodeUninitialized, fmt.Sprintf(
+			"Node %s still has the taint %s:NoSchedule, which the operator takes off once the machine equals its plan", p.node.Name, v1alpha1.UninitializedTaint))
 	case p.registered == (cond{}):
 		// Nothing is wrong, and the pass has not come as far as the Node.
 		return wait(v1alpha1.ReasonConnecting, "the machine is being asked what it is")
@@ -125,8 +136,11 @@ func (p *pass) summary(s *v1alpha1.WindowsHostStatus) cond {
 	return no(v1alpha1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.nodeName, p.nodeWhy))
 }
 
-// running reports whether the host's Node is Ready.
-func (p *pass) running() bool { return p.node != nil && p.ours() && nodeReady(p.node) }
+// running reports whether the host's Node is Ready and open to pods.
+func (p *pass) running() bool { return p.up() && !hasTaint(p.node) }
+
+// up reports whether the host's Node is Ready.
+func (p *pass) up() bool { return p.node != nil && p.ours() && nodeReady(p.node) }
 
 // inPlace reports whether the machine was last seen in sync with the plan that it is to have.
 func inPlace(s *v1alpha1.WindowsHostStatus) bool {

@@ -29,7 +29,7 @@ func (e *keyError) Error() string {
 type pin struct {
 	algorithm string
 	key       []byte
-	// first is whether it was pinned on first use.
+	// first is whether it was pinned by the operator, on first use or over WinRM.
 	first bool
 }
 
@@ -51,7 +51,7 @@ func formatPin(k transport.HostKey) string {
 	return k.Algorithm + " " + base64.StdEncoding.EncodeToString(k.Key)
 }
 
-// pins returns the trusted keys of the host: those of the spec, or else the one that was pinned on first use.
+// pins returns the trusted keys of the host: those of the spec, or else the one that was pinned in the status.
 func pins(h *v1alpha1.WindowsHost) ([]pin, error) {
 	var out []pin
 	for i, line := range h.Spec.HostKeys {
@@ -138,6 +138,9 @@ func (p *pass) pinnedCond(ps []pin) cond {
 	if !ps[0].first {
 		return yes(v1alpha1.ReasonHostKeyPinned, "the host key is one of spec.hostKeys")
 	}
+	if k := p.host.Status.HostKey; k.Source == v1alpha1.HostKeyFromWinRM {
+		return yes(v1alpha1.ReasonHostKeyReadOverWinRM, fmt.Sprintf("the host key %s was read over WinRM at %s", k.Fingerprint, k.PinnedAt.UTC().Format(time.RFC3339)))
+	}
 	return yes(v1alpha1.ReasonHostKeyTrustedOnFirstUse, fmt.Sprintf("the host key %s was pinned on first use at %s",
 		p.host.Status.HostKey.Fingerprint, p.host.Status.HostKey.PinnedAt.UTC().Format(time.RFC3339)))
 }
@@ -176,7 +179,8 @@ func (p *pass) connect() bool {
 	}
 	if p.snap.Connected && len(p.snap.HostKey.Key) > 0 {
 		p.pin = &v1alpha1.PinnedHostKey{
-			Key: formatPin(p.snap.HostKey), Fingerprint: p.snap.HostKey.Fingerprint, PinnedAt: metav1.NewTime(p.now),
+			Source: v1alpha1.HostKeyFromFirstUse,
+			Key:    formatPin(p.snap.HostKey), Fingerprint: p.snap.HostKey.Fingerprint, PinnedAt: metav1.NewTime(p.now),
 		}
 		p.trusted = yes(v1alpha1.ReasonHostKeyTrustedOnFirstUse, "the host key "+p.snap.HostKey.Fingerprint+" was pinned on first use")
 		p.reachable = yes(v1alpha1.ReasonConnected, "logged in as "+p.host.Spec.Username)

@@ -59,6 +59,8 @@ type machine struct {
 	onApply func(plan.Envelope)
 	// refuse is what dialing ends with.
 	refuse error
+	// now is the machine's clock; it stands still when nil.
+	now func() time.Time
 
 	mu        sync.Mutex
 	report    plan.Report
@@ -155,6 +157,9 @@ func (m *machine) set(r plan.Report) plan.Report {
 func (m *machine) facts() plan.HostFacts {
 	v := aView(connected)
 	f := *v.snap.Facts
+	if m.now != nil {
+		f.Time = m.now()
+	}
 	f.AgentDigest, f.HaveBlobs, f.Report = strings.Repeat("a", 64), m.digests, m.set(plan.Report{})
 	return f
 }
@@ -239,9 +244,7 @@ func newWorld(t *testing.T, hooks interceptor.Funcs, objects ...client.Object) *
 	}
 	w.pool = host.NewPool(host.Config{
 		Dialer: w.machine, Now: w.clock.Now, Notify: func(k string) { w.notes <- k },
-		Agent: host.AgentBinary{Digest: strings.Repeat("a", 64), Size: int64(len(agentText)), Open: func() (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(agentText)), nil
-		}},
+		Agent: agentBinary(),
 	})
 	t.Cleanup(w.pool.Close)
 	known := &facts.Store{}
@@ -254,6 +257,12 @@ func newWorld(t *testing.T, hooks interceptor.Funcs, objects ...client.Object) *
 		Notifier: &Notifier{}, Namespace: v.namespace, Payload: manifest(v.payload),
 	}
 	return w
+}
+
+func agentBinary() host.AgentBinary {
+	return host.AgentBinary{Digest: strings.Repeat("a", 64), Size: int64(len(agentText)), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(agentText)), nil
+	}}
 }
 
 func manifest(x payloadIndex) payload.Manifest {

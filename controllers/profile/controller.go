@@ -14,17 +14,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/facts/discover"
+	"github.com/windowsmachine/operator/pkg/podcidr"
 	"github.com/windowsmachine/operator/pkg/ticket"
 )
 
@@ -47,6 +51,8 @@ type Reconciler struct {
 	Reader   client.Reader
 	Recorder events.EventRecorder
 	Facts    *facts.Store
+	// PodCIDRs says which Nodes' pods are elsewhere than their spec says; nil says nothing.
+	PodCIDRs *podcidr.Store
 	// Namespace is the operator's own.
 	Namespace string
 	// Version asks for the API server's version, such as "v1.37.2"; nil leaves it unknown.
@@ -66,6 +72,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.WindowsNodeProfile{}).
 		Watches(&corev1.Secret{}, all).
 		Watches(&corev1.ConfigMap{}, all).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.PodCIDRs.Subscribe(func(c podcidr.Change) {
+				if c.Mismatches {
+					q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Profile}})
+				}
+			})
+			return nil
+		})).
 		Complete(r)
 }
 
@@ -112,22 +126,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ca, err := ownCA(r.Config)
+	d, err := r.discover(ctx, p)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	cluster, problems, err := discover.Cluster(ctx, r.Reader, discover.Input{
-		Profile: p.Spec, ProfileName: p.Name, Namespace: r.Namespace, OwnAPIServer: r.Config.Host, OwnCA: ca,
-	})
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if r.Version != nil {
-		if cluster.Version, err = r.Version(); err != nil {
-			return reconcile.Result{}, fmt.Errorf("asking the API server for its version: %w", err)
-		}
-	}
-	d := facts.Discovered{Cluster: cluster, Problems: problems}
 	if old, ok := r.Facts.Get(p.Name); !ok || !reflect.DeepEqual(old, d) {
 		r.Facts.Set(p.Name, d)
 	}
@@ -136,11 +138,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	after := Status(p, d, risky)
+	if err := r.network(ctx, p, d.Cluster, after.Network); err != nil {
+		return reconcile.Result{}, err
+	}
 	if err := r.patch(ctx, p, after); err != nil {
 		return reconcile.Result{}, err
 	}
 	r.tell(p, after)
 	return reconcile.Result{RequeueAfter: again(d)}, nil
+}
+
+// discover looks at the cluster for the profile.
+func (r *Reconciler) discover(ctx context.Context, p *v1alpha1.WindowsNodeProfile) (facts.Discovered, error) {
+	ca, err := ownCA(r.Config)
+	if err != nil {
+		return facts.Discovered{}, err
+	}
+	cluster, problems, err := discover.Cluster(ctx, r.Reader, discover.Input{
+		Profile: p.Spec, ProfileName: p.Name, Namespace: r.Namespace, OwnAPIServer: r.Config.Host, OwnCA: ca,
+		Nodes: r.Client, Create: r.Client.Create,
+	})
+	if err != nil {
+		return facts.Discovered{}, fmt.Errorf("WindowsNodeProfile %s: %w", p.Name, err)
+	}
+	if r.Version != nil {
+		if cluster.Version, err = r.Version(); err != nil {
+			return facts.Discovered{}, fmt.Errorf("asking the API server for its version: %w", err)
+		}
+	}
+	return facts.Discovered{Cluster: cluster, Problems: problems}, nil
 }
 
 func again(d facts.Discovered) time.Duration {
@@ -202,6 +228,7 @@ func Status(p *v1alpha1.WindowsNodeProfile, d facts.Discovered, risky []string) 
 		APIServer: c.APIServer, Platform: c.Platform, DNS: c.ClusterDNS, Domain: c.ClusterDomain,
 		PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Sources: c.Sources,
 	}
+	s.Network = network(p, c)
 	for _, c := range []metav1.Condition{factsComplete(d), bindingsSafe(risky)} {
 		c.ObservedGeneration, c.Message = p.Generation, v1alpha1.Clip(c.Message, v1alpha1.MaxMessage)
 		meta.SetStatusCondition(&s.Conditions, c)

@@ -134,7 +134,7 @@ func TestStatus(t *testing.T) {
 			d := facts.Discovered{Problems: c.problems, Cluster: facts.Cluster{
 				APIServer: "https://api.example.test:6443", APIServerCA: []byte("ca"), Platform: "AWS", ClusterDNS: []string{"10.96.0.10"},
 				ClusterDomain: "cluster.local", PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"},
-				KubeletConfig: []byte("x"), Sources: map[string]string{"apiServer": "somewhere"},
+				KubeletConfig: []byte("x"), Mode: "L2Bridge", Why: "nothing else shows", Sources: map[string]string{"apiServer": "somewhere"},
 			}}
 			got := Status(aProfile(), d, c.risky)
 			for i := range c.want {
@@ -143,7 +143,7 @@ func TestStatus(t *testing.T) {
 			want := v1alpha1.WindowsNodeProfileStatus{ObservedGeneration: 4, Conditions: c.want, Discovered: &v1alpha1.DiscoveredStatus{
 				APIServer: "https://api.example.test:6443", Platform: "AWS", DNS: []string{"10.96.0.10"}, Domain: "cluster.local",
 				PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"}, Sources: map[string]string{"apiServer": "somewhere"},
-			}}
+			}, Network: &v1alpha1.NetworkStatus{Mode: "L2Bridge", Why: "nothing else shows", Name: "windowsmachine"}}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}

@@ -26,7 +26,7 @@ type Receipt struct {
 // Accept checks an envelope and stores it: the secrets first, then the plan, each by rename, so that a crash leaves the old plan or
 // the new one. The same plan of the same generation is accepted again and refreshes the secrets. It refuses before anything is
 // changed when the plan is invalid or too new (ErrPlanInvalid, plan.ErrTooNew), when the fence says no (ErrHostMismatch,
-// ErrGenerationOld, ErrGenerationConflict), when blobs or secrets are missing (step.ErrBlobMissing, step.ErrSecretMissing),
+// ErrGenerationOld, ErrGenerationConflict, ErrOrderOld), when blobs or secrets are missing (step.ErrBlobMissing, step.ErrSecretMissing),
 // and with ErrBusy while another command writes.
 func (a *Agent) Accept(ctx context.Context, e plan.Envelope) (Receipt, error) {
 	if err := admit(e); err != nil {
@@ -45,6 +45,9 @@ func (a *Agent) Accept(ctx context.Context, e plan.Envelope) (Receipt, error) {
 		return Receipt{}, err
 	}
 	if err := fence(prev, had, e); err != nil {
+		return Receipt{}, err
+	}
+	if err := a.inOrder(prev, e.Claim()); err != nil {
 		return Receipt{}, err
 	}
 	if err := a.complete(prev, e); err != nil {
@@ -91,12 +94,16 @@ func fence(prev accepted, had bool, e plan.Envelope) error {
 // next returns the record that follows prev.
 func next(prev accepted, had bool, e plan.Envelope, removed bool) accepted {
 	r := accepted{
-		Accept: prev.Accept + 1, Join: prev.Join, Host: e.Host, Generation: e.Generation, Digest: e.Plan.Digest(),
+		Accept: prev.Accept + 1, Join: prev.Join, Host: e.Host, Generation: e.Generation, Order: e.Order, Digest: e.Plan.Digest(),
 		Removed: removed, Steps: len(e.Plan.Steps()), Plan: e.Plan.Encode(),
+	}
+	if prev.Host == e.Host {
+		// A hand-over without an order leaves the fence where it is.
+		r.Order = max(r.Order, prev.Order)
 	}
 	// A new host that hands over a bootstrap secret joins the machine to a cluster, perhaps another one: it begins clean. A
 	// new host without one (the object was made anew for a node that is there) takes the machine as it is.
-	if had && prev.Host != e.Host && len(e.Plan.Secrets) > 0 {
+	if had && prev.Host != e.Host && e.Plan.HasSecret(plan.SecretBootstrap) {
 		r.Join = r.Accept
 	}
 	return r

@@ -57,7 +57,9 @@ func rooted(name string) string { return disk.Join(plan.AgentRoot, name) }
 
 // capabilities of this agent.
 func capabilities() []string {
-	return []string{plan.CapabilityBase, plan.CapabilityNetwork, plan.CapabilityRoots, plan.CapabilityExisting}
+	return []string{
+		plan.CapabilityBase, plan.CapabilityNetwork, plan.CapabilityRoots, plan.CapabilityExisting, plan.CapabilityHostEndpoint, plan.CapabilityPeers,
+	}
 }
 
 // lock takes one of the agent's locks; ErrBusy when another process has it.

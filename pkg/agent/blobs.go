@@ -9,6 +9,7 @@ import (
 
 	"github.com/windowsmachine/operator/pkg/agent/disk"
 	"github.com/windowsmachine/operator/pkg/agent/system"
+	"github.com/windowsmachine/operator/pkg/plan"
 )
 
 // partSuffix marks a blob that is being received.
@@ -16,13 +17,28 @@ const partSuffix = ".part"
 
 func blobDir() string { return rooted(blobsDir + `\sha256`) }
 
-// staged is staged.json: the digests of the last offer.
+// staged is staged.json: the digests of the last offer, and whose it was.
 type staged struct {
 	APIVersion string   `json:"apiVersion"`
+	Host       string   `json:"host,omitempty"`
+	Order      int64    `json:"order,omitempty"`
 	Blobs      []string `json:"blobs"`
 }
 
 const stagedVersion = "staged.windowsmachine.dev/v1"
+
+// spare notes which blobs are to be kept until a plan names them. A request without an order leaves the fence where it is. The caller holds the lock.
+func (a *Agent) spare(ctx context.Context, c plan.Claim, digests []string) error {
+	s := staged{APIVersion: stagedVersion, Host: c.Host, Order: c.Order, Blobs: digests}
+	if c.Order == 0 {
+		was, err := a.loadStaged()
+		if err != nil {
+			return err
+		}
+		s.Host, s.Order = was.Host, was.Order
+	}
+	return a.saveJSON(ctx, stagedFile, s)
+}
 
 // blobNames lists the file names in the blob folder.
 func (a *Agent) blobNames() ([]string, error) {

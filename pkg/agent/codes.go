@@ -79,6 +79,8 @@ const (
 	CodePlanTooNew = "PlanTooNew"
 	// CodeGenerationOld: a newer plan was accepted before.
 	CodeGenerationOld = "GenerationOld"
+	// CodeOrderOld: a later request of the same host was carried out before.
+	CodeOrderOld = "OrderOld"
 	// CodeGenerationConflict: another plan of the same generation was accepted before.
 	CodeGenerationConflict = "GenerationConflict"
 	// CodeHostMismatch: the machine holds the plan of another host object, and the envelope does not adopt it.
@@ -105,6 +107,8 @@ var (
 	ErrPlanInvalid = errors.New("plan is invalid")
 	// ErrGenerationOld: the envelope's generation is lower than the accepted one.
 	ErrGenerationOld = errors.New("a newer plan was accepted before")
+	// ErrOrderOld: the request's order is lower than that of one of the same host that came before.
+	ErrOrderOld = errors.New("a later request was carried out before")
 	// ErrGenerationConflict: the same generation with another plan.
 	ErrGenerationConflict = errors.New("another plan of the same generation was accepted before")
 	// ErrHostMismatch: the accepted plan is that of another host.
@@ -152,6 +156,7 @@ func codeTable() []codeOf {
 		{plan.ErrMalformed, CodePlanInvalid},
 		{plan.ErrTooLarge, CodeTooLarge},
 		{ErrGenerationOld, CodeGenerationOld},
+		{ErrOrderOld, CodeOrderOld},
 		{ErrGenerationConflict, CodeGenerationConflict},
 		{ErrHostMismatch, CodeHostMismatch},
 		{ErrStateInvalid, CodeStateInvalid},

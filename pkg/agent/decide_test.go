@@ -249,7 +249,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				total = seen
 			}
 			r.m.Intercept(nil)
-			_, err = r.a.Remove(t.Context(), func(plan.Report) error { return nil })
+			_, err = r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil })
 			r.must(err)
 			after := r.m.Dump()
 			// The rig's own blobs made C:\k, which holds a file of others.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -294,6 +295,9 @@ func (r *run) done(ctx context.Context, p plan.Plan) error {
 			return err
 		}
 	}
+	if err := r.noteRouter(p); err != nil {
+		return err
+	}
 	if err := r.e.a.collect(ctx, r.e.st); err != nil {
 		return err
 	}
@@ -303,6 +307,20 @@ func (r *run) done(ctx context.Context, p plan.Plan) error {
 	}
 	r.index = 0
 	return r.say(plan.Entry{Code: CodeRunDone})
+}
+
+// noteRouter keeps the address of the overlay's router, which HNS gives anew with each network, for the reports. A network that does not tell has none.
+func (r *run) noteRouter(p plan.Plan) error {
+	mac := ""
+	if i := slices.IndexFunc(p.Networks, func(n plan.Network) bool { return n.Type == plan.NetworkOverlay }); i >= 0 {
+		mac, _ = r.e.a.sys.Networks.DRMAC(p.Networks[i].Name)
+	}
+	if mac == r.e.st.DRMAC {
+		return nil
+	}
+	st := r.e.st
+	st.DRMAC = mac
+	return r.e.save(st)
 }
 
 // finish turns the error of a run into its result and its last entry.

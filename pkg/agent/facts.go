@@ -98,18 +98,23 @@ func (a *Agent) featureFacts(_ context.Context, f *plan.HostFacts) error {
 	return err
 }
 
-// serviceFacts names the services that stand in the way of a plan.
+// inventory is what the agent has installed, nothing where its folder is not its own.
+func (a *Agent) inventory() (step.Inventory, error) {
+	if ok, err := a.trusted(); err != nil || !ok {
+		return nil, err
+	}
+	st, err := a.loadState()
+	return st.Inventory, err
+}
+
+// serviceFacts names the services that stand in the way of a plan, and what else does.
 func (a *Agent) serviceFacts(_ context.Context, f *plan.HostFacts) error {
-	var st state
-	if ok, err := a.trusted(); err != nil {
+	inventory, err := a.inventory()
+	if err != nil {
 		return err
-	} else if ok {
-		if st, err = a.loadState(); err != nil {
-			return err
-		}
 	}
 	for _, name := range productServices() {
-		if step.OwnsService(st.Inventory, name) {
+		if step.OwnsService(inventory, name) {
 			continue
 		}
 		_, err := a.sys.Services.Config(name)
@@ -120,5 +125,6 @@ func (a *Agent) serviceFacts(_ context.Context, f *plan.HostFacts) error {
 			return fmt.Errorf("service %s: %w", name, err)
 		}
 	}
-	return nil
+	f.Survey, err = a.survey(inventory, f.ForeignServices)
+	return err
 }

@@ -50,7 +50,7 @@ func TestKilledBeforeStateIsThere(t *testing.T) {
 			_ = r.a.secureRoot(t.Context())
 			r.m.Intercept(nil)
 			r.applied(envelope(1, r.node(), ticket()), plan.PhaseInSync)
-			_, err := r.a.Remove(t.Context(), func(plan.Report) error { return nil })
+			_, err := r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil })
 			r.must(err)
 			r.same(before, r.m.Dump())
 		})
@@ -67,7 +67,7 @@ func TestFolderOfOthersStays(t *testing.T) {
 		r.write(`C:\k\theirs`, "x")
 		r.applied(envelope(1, r.node(), ticket()), plan.PhaseInSync)
 		r.must(r.a.sys.Files.Remove(`C:\k\theirs`))
-		_, err := r.a.Remove(t.Context(), func(plan.Report) error { return nil })
+		_, err := r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil })
 		r.must(err)
 		if info, err := r.a.sys.Files.Stat(plan.InstallDir); err != nil || !info.Dir {
 			t.Errorf("it is gone: %v", err)

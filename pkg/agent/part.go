@@ -206,6 +206,9 @@ func (a *Agent) Preview(ctx context.Context, e plan.Envelope) ([]step.Difference
 	if err := fence(prev, had, e); err != nil {
 		return nil, err
 	}
+	if err := a.inOrder(prev, e.Claim()); err != nil {
+		return nil, err
+	}
 	return a.preview(ctx, next(prev, had, e, false), e)
 }
 

@@ -21,7 +21,7 @@ var errCut = io.ErrUnexpectedEOF
 // Receive speaks the receive protocol of package payload: it reads an Offer, answers which blobs it Needs, stores the frames that
 // follow, each under a temporary name until its SHA-256 is right, and answers with the Result. Blobs that arrived whole stay when
 // the stream is cut or nothing comes for idleLimit, so that the next offer continues there. The error says what the Result's code says;
-// ErrBusy while another command writes. A read of in that nobody answers may go on after Receive has returned.
+// ErrBusy while another command writes, ErrOrderOld when a later request of the same host came before. A read of in that nobody answers may go on after Receive has returned.
 func (a *Agent) Receive(ctx context.Context, in io.Reader, out io.Writer) error {
 	stored, err := a.receive(ctx, in, out)
 	res := payload.Result{Stored: stored}
@@ -44,10 +44,7 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	r := bufio.NewReader(newIdleReader(reading, a.sys.Clock, in))
-	offer, err := payload.ReadOffer(r)
-	if errors.Is(err, io.EOF) {
-		return stored, fmt.Errorf("no offer came: %w", errCut)
-	}
+	offer, err := a.readOffer(r)
 	if err != nil {
 		return stored, err
 	}
@@ -78,6 +75,22 @@ func (a *Agent) receive(ctx context.Context, in io.Reader, out io.Writer) ([]str
 	return stored, err
 }
 
+// readOffer reads the offer, and refuses one that comes too late.
+func (a *Agent) readOffer(r *bufio.Reader) (payload.Offer, error) {
+	offer, err := payload.ReadOffer(r)
+	if errors.Is(err, io.EOF) {
+		return offer, fmt.Errorf("no offer came: %w", errCut)
+	}
+	if err != nil {
+		return offer, err
+	}
+	prev, _, err := a.loadAccepted()
+	if err != nil {
+		return offer, err
+	}
+	return offer, a.inOrder(prev, plan.Claim{Host: offer.Host, Order: offer.Order})
+}
+
 // need remembers the offer and answers it: what the machine does not hold whole. It refuses an offer that the disk has no
 // room for before a byte of it is sent.
 func (a *Agent) need(ctx context.Context, offer payload.Offer, parts map[string]int64) (payload.Need, error) {
@@ -89,7 +102,7 @@ func (a *Agent) need(ctx context.Context, offer payload.Offer, parts map[string]
 	if err != nil {
 		return payload.Need{}, err
 	}
-	if err := a.saveJSON(ctx, stagedFile, staged{APIVersion: stagedVersion, Blobs: all}); err != nil {
+	if err := a.spare(ctx, plan.Claim{Host: offer.Host, Order: offer.Order}, all); err != nil {
 		return payload.Need{}, err
 	}
 	need, size := missing(offer, have, parts)

@@ -23,7 +23,9 @@ type sight struct {
 	rec             accepted
 	had             bool
 	// begun is the newest acceptance that the engine has taken up.
-	begun   int64
+	begun int64
+	// drMAC is plan.Report.DRMAC.
+	drMAC   string
 	entries []plan.Entry
 }
 
@@ -43,7 +45,7 @@ func (a *Agent) look() (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
-	s.begun = st.Accept
+	s.begun, s.drMAC = st.Accept, st.DRMAC
 	// Last, so that it is never older than the state that it is judged by.
 	s.entries, err = readJournal(a.sys.Files)
 	return s, err
@@ -61,7 +63,7 @@ func derive(s sight, entries []plan.Entry) plan.Report {
 	if !s.had {
 		return r
 	}
-	r.Host, r.Generation, r.Digest = s.rec.Host, s.rec.Generation, s.rec.Digest
+	r.Host, r.Generation, r.Digest, r.DRMAC = s.rec.Host, s.rec.Generation, s.rec.Digest, s.drMAC
 	r.Phase, r.Total = plan.PhaseRunning, s.rec.Steps
 	if s.begun < s.rec.Accept || len(entries) == 0 {
 		return r

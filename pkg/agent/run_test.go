@@ -90,6 +90,29 @@ func TestSecondPlan(t *testing.T) {
 	})
 }
 
+// TestOverlayReportsItsRouter: the other nodes must know its address; a bridge has none.
+func TestOverlayReportsItsRouter(t *testing.T) {
+	withRig(t, fake.Options{Features: map[string]fake.Feature{"Containers": {Enabled: true}}}, func(t *testing.T, r *rig) {
+		r.applied(envelope(1, r.node(), ticket()), plan.PhaseInSync)
+		for generation, c := range []struct {
+			kind string
+			vsid int
+			want string
+		}{
+			{plan.NetworkOverlay, 4096, "00:15:5d:00:02:0a"},
+			{plan.NetworkL2Bridge, 0, ""},
+		} {
+			p := r.node()
+			p.Secrets = nil
+			p.Networks = []plan.Network{{Name: "wmo", Type: c.kind, VSID: c.vsid, ManagementIP: "192.0.2.10", Prefix: "10.244.3.0/24", Gateway: "10.244.3.1"}}
+			r.applied(envelope(int64(generation)+2, p, nil), plan.PhaseInSync)
+			if got := r.report().DRMAC; got != c.want {
+				t.Errorf("%s: got %q", c.kind, got)
+			}
+		}
+	})
+}
+
 // TestRemoveLeavesMachineAsItWas, file by file and service by service.
 func TestRemoveLeavesMachineAsItWas(t *testing.T) {
 	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
@@ -98,13 +121,13 @@ func TestRemoveLeavesMachineAsItWas(t *testing.T) {
 		before := r.m.Dump()
 		r.applied(envelope(1, r.node(), ticket()), plan.PhaseInSync)
 		r.write(`C:\var\lib\kubelet\pki\kubelet.pem`, "made by the kubelet")
-		rep, err := r.a.Remove(t.Context(), func(plan.Report) error { return nil })
+		rep, err := r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil })
 		r.must(err)
 		if rep.Phase != plan.PhaseIdle {
 			t.Errorf("report %+v", rep)
 		}
 		r.same(before, r.m.Dump())
-		if _, err := r.a.Remove(t.Context(), func(plan.Report) error { return nil }); err != nil {
+		if _, err := r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil }); err != nil {
 			t.Errorf("removed again: %v", err)
 		}
 		r.same(before, r.m.Dump())
@@ -125,7 +148,7 @@ func TestRemoveGivesInstallDirBack(t *testing.T) {
 		if info, err := r.a.sys.Files.Stat(plan.InstallDir); err != nil || info.Access != plan.AccessPublic {
 			t.Errorf("access %q, %v", info.Access, err)
 		}
-		_, err := r.a.Remove(t.Context(), func(plan.Report) error { return nil })
+		_, err := r.a.Remove(t.Context(), plan.Claim{}, func(plan.Report) error { return nil })
 		r.must(err)
 		r.same(before, r.m.Dump())
 	})
@@ -298,6 +321,23 @@ func TestJoinOfAnotherHost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host object that was made anew for a node brings kube-proxy's token along and no bootstrap secret: the node stays as it is.
+func TestTokenOfKubeProxyJoinsNothing(t *testing.T) {
+	withRig(t, fake.Options{}, func(t *testing.T, r *rig) {
+		r.applied(envelope(7, r.node(), ticket()), plan.PhaseInSync)
+		r.write(`C:\var\lib\kubelet\kubeconfig`, "of the node")
+		e := envelope(1, r.node(), map[string][]byte{"kube-proxy-token": []byte("t")})
+		e.Host, e.Adopt = "host-2", true
+		e.Plan.Secrets = []plan.Secret{{Name: "kube-proxy-token", Path: `C:\k\kube-proxy.token`}}
+		r.applied(e, plan.PhaseInSync)
+		for path, want := range map[string]string{`C:\var\lib\kubelet\kubeconfig`: "of the node", `C:\k\kube-proxy.token`: "t"} {
+			if b, err := r.m.ReadFile(path); err != nil || string(b) != want {
+				t.Errorf("%s holds %q, %v", path, b, err)
+			}
+		}
+	})
 }
 
 // TestCanary: a secret's bytes are in its file and nowhere else on the disk.

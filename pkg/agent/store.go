@@ -33,7 +33,9 @@ type accepted struct {
 	Join       int64  `json:"join,omitempty"`
 	Host       string `json:"host"`
 	Generation int64  `json:"generation"`
-	Digest     string `json:"digest"`
+	// Order is the highest of the host's requests that were accepted, 0 when none had one.
+	Order  int64  `json:"order,omitempty"`
+	Digest string `json:"digest"`
 	// Removed is whether the empty plan came from `wmcb remove` on the machine, which has no generation of its own.
 	Removed bool `json:"removed,omitempty"`
 	// Steps counts the steps of the plan.
@@ -65,6 +67,8 @@ type state struct {
 	Previous []string `json:"previous,omitempty"`
 	// Inventory is what the agent owns.
 	Inventory step.Inventory `json:"inventory,omitempty"`
+	// DRMAC is the address of the distributed router of the plan's Overlay network, "" without one.
+	DRMAC string `json:"drMAC,omitempty"`
 }
 
 // loadAccepted returns plan.json, and false when there is none.

@@ -29,7 +29,7 @@ func (a *Agent) Take(ctx context.Context, files map[string]string) error {
 		return err
 	}
 	// Before the first copy, so that an engine that tidies up meanwhile spares them.
-	if err := a.saveJSON(ctx, stagedFile, staged{APIVersion: stagedVersion, Blobs: digests}); err != nil {
+	if err := a.spare(ctx, plan.Claim{}, digests); err != nil {
 		return err
 	}
 	for _, d := range digests {

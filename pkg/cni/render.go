@@ -27,6 +27,9 @@ type Params struct {
 	Domain string
 	// DataDir is where host-local keeps its leases.
 	DataDir string
+	// DSR is whether kube-proxy uses direct server return: packets to Services are then no longer routed to the host, and a pod that reaches
+	// itself through a Service needs loopbackDSR.
+	DSR bool
 }
 
 type conf struct {
@@ -38,12 +41,16 @@ type conf struct {
 type plugin struct {
 	Type string `json:"type"`
 	// APIVersion 2 is HCN; containerd has no pods with network on HNS v1 policies.
-	APIVersion   int             `json:"apiVersion"`
+	APIVersion   int             `json:"apiVersion,omitempty"`
 	Capabilities map[string]bool `json:"capabilities"`
 	IPMasq       bool            `json:"ipMasq,omitempty"`
+	LoopbackDSR  bool            `json:"loopbackDSR,omitempty"`
 	IPAM         ipam            `json:"ipam"`
 	DNS          dns             `json:"dns"`
-	Policies     []policy        `json:"policies"`
+	Policies     []policy        `json:"policies,omitempty"`
+	// AdditionalArgs and OptionalFlags are sdnbridge's.
+	AdditionalArgs []policy        `json:"AdditionalArgs,omitempty"`
+	OptionalFlags  map[string]bool `json:"optionalFlags,omitempty"`
 }
 
 type ipam struct {
@@ -75,20 +82,52 @@ type value struct {
 // the pod CIDR on: the first is the gateway of the HNS network, the second the host's endpoint, which win-bridge takes as
 // the pods' gateway.
 func RenderL2Bridge(p Params) ([]byte, error) {
+	r, policies, err := p.bridge()
+	if err != nil {
+		return nil, err
+	}
+	return p.encode(plugin{Type: "win-bridge", APIVersion: 2, LoopbackDSR: p.DSR, IPAM: p.ipam(r, HostEndpoint), Policies: policies})
+}
+
+// RenderSDNBridge is RenderL2Bridge for sdnbridge of microsoft/windows-container-networking. forceBridgeGateway makes it take the host's endpoint
+// for the pods' gateway, as win-bridge always does; without it that depends on the plugin's version.
+func RenderSDNBridge(p Params) ([]byte, error) {
+	r, policies, err := p.bridge()
+	if err != nil {
+		return nil, err
+	}
+	flags := map[string]bool{"forceBridgeGateway": true}
+	if p.DSR {
+		flags["loopbackDSR"] = true
+	}
+	return p.encode(plugin{Type: "sdnbridge", IPAM: p.ipam(r, HostEndpoint), AdditionalArgs: policies, OptionalFlags: flags})
+}
+
+// bridge returns the policies of an endpoint on an L2Bridge network: what goes to pods, Services and nodes keeps its address, and what goes to
+// Services or to this node is routed to the host, where kube-proxy's balancers and the node's own address are.
+func (p Params) bridge() (resolved, []policy, error) {
 	r, err := p.resolve()
 	nodeSubnet, subnetErr := ipv4(p.NodeSubnet)
 	if subnetErr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: node subnet: %w", ErrInvalid, subnetErr))
 	}
 	if err != nil {
-		return nil, err
+		return resolved{}, nil, err
 	}
-	policies := []policy{outBoundNAT(slices.Concat(r.cluster, r.service, []string{nodeSubnet.String()}))}
+	policies := append([]policy{outBoundNAT(slices.Concat(r.cluster, r.service, []string{nodeSubnet.String()}))}, p.serviceRoutes(r)...)
+	return r, append(policies, sdnRoute(netip.PrefixFrom(r.nodeIP, r.nodeIP.BitLen()).String())), nil
+}
+
+// serviceRoutes are none with direct server return, where the pod's own port of the switch does the balancing.
+func (p Params) serviceRoutes(r resolved) []policy {
+	if p.DSR {
+		return nil
+	}
+	var out []policy
 	for _, s := range r.service {
-		policies = append(policies, sdnRoute(s))
+		out = append(out, sdnRoute(s))
 	}
-	policies = append(policies, sdnRoute(netip.PrefixFrom(r.nodeIP, r.nodeIP.BitLen()).String()))
-	return p.encode(plugin{Type: "win-bridge", IPAM: p.ipam(r, HostEndpoint), Policies: policies})
+	return out
 }
 
 // RenderOverlay returns a .conflist for win-overlay on an HNS network of type Overlay. The plugin itself takes the gateway
@@ -99,11 +138,8 @@ func RenderOverlay(p Params) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies := []policy{outBoundNAT(slices.Concat(r.cluster, r.service))}
-	for _, s := range r.service {
-		policies = append(policies, sdnRoute(s))
-	}
-	return p.encode(plugin{Type: "win-overlay", IPMasq: true, IPAM: p.ipam(r, Gateway), Policies: policies})
+	policies := append([]policy{outBoundNAT(slices.Concat(r.cluster, r.service))}, p.serviceRoutes(r)...)
+	return p.encode(plugin{Type: "win-overlay", APIVersion: 2, IPMasq: true, LoopbackDSR: p.DSR, IPAM: p.ipam(r, Gateway), Policies: policies})
 }
 
 // Places within a pod CIDR, counted from its network address.
@@ -180,6 +216,9 @@ func ipv4(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
+// widest is the shortest prefix of the ranges of pods and of services.
+const widest = 8
+
 func onlyIPv4(list []string) ([]string, error) {
 	var out []string
 	for _, s := range list {
@@ -187,7 +226,12 @@ func onlyIPv4(list []string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%.50q is not a network", s)
 		}
-		if p.Addr().Is4() {
+		switch {
+		case !p.Addr().Is4():
+		case p.Bits() < widest:
+			// What is in these ranges is reached without address translation, and so not at all when it is outside (microsoft/SDN#170).
+			return nil, fmt.Errorf("%s covers more than a /%d: pods would reach nothing outside of the cluster", p, widest)
+		default:
 			out = append(out, p.Masked().String())
 		}
 	}
@@ -215,7 +259,6 @@ func sdnRoute(destination string) policy {
 }
 
 func (p Params) encode(pl plugin) ([]byte, error) {
-	pl.APIVersion = 2
 	pl.Capabilities = map[string]bool{"dns": true, "portMappings": true}
 	pl.DNS = dns{Nameservers: p.DNS}
 	if p.Domain != "" {

@@ -1,4 +1,4 @@
-// Package host is what the operator can do to a machine: a few verbs (facts, stage, apply, follow, remove, reboot) over a
+// Package host is what the operator can do to a machine: a few verbs (open, facts, stage, apply, follow, remove, reboot) over a
 // transport, and a Pool of Sessions that carries them out outside of reconcilers.
 //
 // A Session does one verb at a time in its own goroutine. Starting a verb never waits; what came of it is read from

@@ -122,8 +122,34 @@ func cleanFacts(f plan.HostFacts) *plan.HostFacts {
 	if f.API != nil {
 		f.API = &plan.ProbeResult{Code: cleanCode(f.API.Code), Detail: clean(f.API.Detail)}
 	}
+	f.Survey = cleanSurvey(f.Survey)
 	f.Report = *cleanReport(f.Report)
 	return &f
+}
+
+// cleanSurvey bounds what a machine says of what stands in the way. Names of adapters keep their letters, as above.
+func cleanSurvey(s plan.Survey) plan.Survey {
+	s.InstallationType, s.NextHostname = clean(s.InstallationType), clean(s.NextHostname)
+	s.RestartPending = cleanList(s.RestartPending)
+	s.Teams = slices.Clone(s.Teams[:min(len(s.Teams), plan.MaxItems)])
+	for i := range s.Teams {
+		s.Teams[i] = cut(s.Teams[i])
+	}
+	s.DynamicPorts = slices.Clone(s.DynamicPorts[:min(len(s.DynamicPorts), plan.MaxItems)])
+	for i, r := range s.DynamicPorts {
+		s.DynamicPorts[i] = plan.PortRange{
+			Protocol: clean(r.Protocol), First: int(bounded(r.First, math.MaxUint16)), Count: int(bounded(r.Count, math.MaxUint16+1)),
+		}
+	}
+	s.BusyPorts = slices.Clone(s.BusyPorts[:min(len(s.BusyPorts), plan.MaxItems)])
+	for i, n := range s.BusyPorts {
+		s.BusyPorts[i] = int(bounded(n, math.MaxUint16))
+	}
+	s.Services = slices.Clone(s.Services[:min(len(s.Services), plan.MaxItems)])
+	for i, x := range s.Services {
+		s.Services[i] = plan.ServiceProgram{Name: clean(x.Name), Exe: clean(x.Exe)}
+	}
+	return s
 }
 
 // cleanList keeps plan.MaxItems of a list; the clone lets go of the rest.
@@ -145,7 +171,7 @@ func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), plan.MaxDe
 func cleanReport(r plan.Report) *plan.Report {
 	r.APIVersion, r.AgentVersion = clean(r.APIVersion), clean(r.AgentVersion)
 	r.Host, r.Digest = clean(r.Host), clean(r.Digest)
-	r.Step, r.Detail, r.BootID = clean(r.Step), clean(r.Detail), clean(r.BootID)
+	r.Step, r.Detail, r.BootID, r.DRMAC = clean(r.Step), clean(r.Detail), clean(r.BootID), clean(r.DRMAC)
 	r.Phase = plan.Phase(clean(string(r.Phase)))
 	r.Generation, r.Seq = bounded(r.Generation, maxNumber), bounded(r.Seq, maxNumber)
 	r.Index, r.Total = int(bounded(r.Index, math.MaxInt32)), int(bounded(r.Total, math.MaxInt32))

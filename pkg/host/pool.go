@@ -33,6 +33,8 @@ type AgentBinary struct {
 // Config is what a Pool needs. Dialer, Agent and Store must be set.
 type Config struct {
 	Dialer transport.Dialer
+	// Opener makes first contact for VerbOpen; without one that verb fails.
+	Opener transport.Opener
 	Agent  AgentBinary
 	Store  *payload.Store
 	// Notify is called with a session's key after each change of its Snapshot that a reconcile may want to see. It must not
@@ -62,6 +64,8 @@ type Deadlines struct {
 	Apply, Follow time.Duration
 	// Remove is 30 minutes, Reboot 2 minutes.
 	Remove, Reboot time.Duration
+	// Open is 45 minutes: Windows may take a quarter of an hour to install OpenSSH or to give up, an installer as long.
+	Open time.Duration
 	// Silence is how long a running agent may say nothing before its connection is taken for lost, 8 seconds; three times that
 	// before its first word.
 	Silence time.Duration
@@ -90,6 +94,8 @@ func (d Deadlines) of(v Verb) time.Duration {
 		set, def = d.Remove, 30*time.Minute
 	case VerbReboot:
 		set, def = d.Reboot, 2*time.Minute
+	case VerbOpen:
+		set, def = d.Open, 45*time.Minute
 	}
 	if set > 0 {
 		return set

@@ -24,6 +24,9 @@ const (
 	VerbFollow Verb = "follow"
 	// VerbRemove applies the empty plan, waits for it, and takes the agent off the machine.
 	VerbRemove Verb = "remove"
+	// VerbOpen makes first contact by another way than SSH: it has OpenSSH installed and started there and the key authorized, and reads the host's
+	// key. It uses no connection of the session.
+	VerbOpen Verb = "open-ssh"
 	// VerbReboot restarts the machine (shutdown.exe /r /t 0 /f /d p:4:1); success is seen by a new boot id.
 	VerbReboot Verb = "reboot"
 )
@@ -55,6 +58,8 @@ type Snapshot struct {
 	Connected bool
 	// HostKey is the key of the newest connection, empty before the first.
 	HostKey transport.HostKey
+	// Opened is the host's key as the newest VerbOpen has read it, empty before the first.
+	Opened transport.HostKey
 	// Busy is the verb under way, "" when idle.
 	Busy Verb
 	// Last is the newest finished verb by verb.

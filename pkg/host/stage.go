@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windowsmachine/operator/pkg/payload"
+	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/pkg/transport"
 )
 
@@ -17,8 +18,8 @@ const progressEvery = time.Second
 
 // stage sends the blobs that the machine lacks. A transfer that was cut is resumed by the next: the agent keeps each blob that
 // was whole.
-func (s *Session) stage(ctx context.Context, c transport.Conn, digests []string) error {
-	offer, err := s.offer(digests)
+func (s *Session) stage(ctx context.Context, c transport.Conn, claim plan.Claim, digests []string) error {
+	offer, err := s.offer(claim, digests)
 	if err != nil || len(offer.Blobs) == 0 {
 		return err
 	}
@@ -42,8 +43,8 @@ func (s *Session) have(digests []string) {
 	s.snap.Facts = &f
 }
 
-func (s *Session) offer(digests []string) (payload.Offer, error) {
-	var o payload.Offer
+func (s *Session) offer(claim plan.Claim, digests []string) (payload.Offer, error) {
+	o := payload.Offer{Host: claim.Host, Order: claim.Order}
 	for _, d := range digests {
 		b, ok := s.pool.cfg.Store.Blob(d)
 		if !ok {

@@ -23,8 +23,9 @@ import (
 type receiver struct {
 	mu   sync.Mutex
 	have map[string]string
-	// offers are what was offered, run by run.
+	// offers are what was offered, run by run; claims are whose those were.
 	offers [][]string
+	claims []plan.Claim
 	// stored are what was stored, run by run.
 	stored [][]string
 	// noise is printed before each answer.
@@ -47,6 +48,7 @@ func (r *receiver) run(_ context.Context, c transport.Command) (int, error) {
 		}
 	}
 	r.offers = append(r.offers, offered)
+	r.claims = append(r.claims, plan.Claim{Host: offer.Host, Order: offer.Order})
 	r.stored = append(r.stored, nil)
 	r.mu.Unlock()
 	if err := r.answer(c.Stdout, need); err != nil {
@@ -150,9 +152,14 @@ func TestStage(t *testing.T) {
 		m := &machine{run: r.run}
 		m.put(agentPath(), agentText)
 		h := newHarness(t, m, func(cfg *Config) { cfg.Store = s })
-		got := h.do(t, VerbStage, stageArgs(a, b, c))
+		claimed := stageArgs(a, b, c)
+		claimed.Claim = plan.Claim{Host: "uid", Order: 7}
+		got := h.do(t, VerbStage, claimed)
 		if err := got.Last[VerbStage].Err; err != nil {
 			t.Fatal(err)
+		}
+		if d := cmp.Diff([]plan.Claim{claimed.Claim}, r.claims); d != "" {
+			t.Error(d)
 		}
 		if d := cmp.Diff([][]string{{digestOf(a), digestOf(b)}}, r.stored); d != "" {
 			t.Error(d)

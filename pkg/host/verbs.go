@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/windowsmachine/operator/pkg/plan"
@@ -173,11 +174,12 @@ func sameReport(a, b plan.Report) bool {
 
 // remove takes off what any earlier agent has made, then the agent itself. The agent is put there first: the one that made it may
 // have been another version, and a machine that never had one answers that there is nothing to do.
-func (s *Session) remove(ctx context.Context, c transport.Conn) error {
+func (s *Session) remove(ctx context.Context, c transport.Conn, claim plan.Claim) error {
 	if err := s.putAgent(ctx, c); err != nil {
 		return err
 	}
-	if err := s.withAgent(ctx, c, func() error { return s.reports(ctx, c, nil, "remove", "--json") }); err != nil {
+	args := []string{"remove", "--json", "--host", claim.Host, "--order", strconv.FormatInt(claim.Order, 10)}
+	if err := s.withAgent(ctx, c, func() error { return s.reports(ctx, c, nil, args...) }); err != nil {
 		return err
 	}
 	if err := s.leave(ctx); err != nil {

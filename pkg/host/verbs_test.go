@@ -151,7 +151,7 @@ func TestApplyPublishesReports(t *testing.T) {
 					}
 				}
 				notes = append(notes, int(told.Load()-before))
-				if s := h.session.Snapshot(); s.Report == nil || *s.Report != r || s.Busy != VerbApply {
+				if s := h.session.Snapshot(); s.Report == nil || !cmp.Equal(*s.Report, r) || s.Busy != VerbApply {
 					t.Errorf("shown is %+v", s.Report)
 				}
 			}
@@ -463,7 +463,12 @@ func TestRemove(t *testing.T) {
 				}
 				h := newHarness(t, m, nil)
 				begin := time.Now()
-				got := h.do(t, VerbRemove, args())
+				a := args()
+				a.Claim = plan.Claim{Host: "uid", Order: 7}
+				got := h.do(t, VerbRemove, a)
+				if d := cmp.Diff([]string{agentPath() + " remove --json --host uid --order 7"}, m.lines); d != "" {
+					t.Error(d)
+				}
 				if err := got.Last[VerbRemove].Err; !errors.Is(err, tc.want) || time.Since(begin) != tc.after {
 					t.Errorf("%v after %s", err, time.Since(begin))
 				}
@@ -572,7 +577,7 @@ func fit(s string) bool {
 
 func checkReport(t *testing.T, r *plan.Report) {
 	t.Helper()
-	for _, s := range []string{r.APIVersion, r.AgentVersion, r.Host, r.Digest, string(r.Phase), r.Step, r.Code, r.Detail, r.BootID} {
+	for _, s := range []string{r.APIVersion, r.AgentVersion, r.Host, r.Digest, string(r.Phase), r.Step, r.Code, r.Detail, r.BootID, r.DRMAC} {
 		if !fit(s) {
 			t.Errorf("%.600q is not fit for people", s)
 		}
@@ -605,6 +610,7 @@ func checkFacts(t *testing.T, f *plan.HostFacts) {
 	if f.API != nil {
 		texts = append(texts, f.API.Code, f.API.Detail)
 	}
+	texts = append(texts, checkSurvey(t, f.Survey)...)
 	for _, s := range texts {
 		if !fit(s) {
 			t.Errorf("%.600q is not fit for people", s)
@@ -614,6 +620,35 @@ func checkFacts(t *testing.T, f *plan.HostFacts) {
 		t.Errorf("build %d.%d", f.Build, f.UBR)
 	}
 	checkReport(t, &f.Report)
+}
+
+// checkSurvey returns the texts that must be fit for people.
+func checkSurvey(t *testing.T, s plan.Survey) []string {
+	t.Helper()
+	texts := append([]string{s.InstallationType, s.NextHostname}, s.RestartPending...)
+	for _, n := range []int{len(s.Teams), len(s.RestartPending), len(s.DynamicPorts), len(s.BusyPorts), len(s.Services)} {
+		if n > plan.MaxItems {
+			t.Errorf("%d items", n)
+		}
+	}
+	numbers := s.BusyPorts
+	for _, r := range s.DynamicPorts {
+		texts, numbers = append(texts, r.Protocol), append(numbers, r.First, r.Count)
+	}
+	for _, x := range s.Services {
+		texts = append(texts, x.Name, x.Exe)
+	}
+	for _, n := range numbers {
+		if n < 0 || n > 1<<16 {
+			t.Errorf("port %d", n)
+		}
+	}
+	for _, a := range s.Teams {
+		if len(a) > plan.MaxDetail || !utf8.ValidString(a) {
+			t.Errorf("team %.600q", a)
+		}
+	}
+	return texts
 }
 
 // checkAnswer holds every bound of what a machine says, whatever it says.
@@ -651,14 +686,24 @@ func TestFactsAreBounded(t *testing.T) {
 		API: &plan.ProbeResult{Code: long, Detail: long}, Time: time.Unix(0, 0).UTC(), FreeDisk: math.MaxInt64, Elevated: true, Defender: true,
 		Report: plan.Report{
 			APIVersion: plan.ReportVersion, AgentVersion: long, Host: long, Digest: long, Phase: plan.Phase(long), Step: long, Code: long,
-			Detail: long, BootID: long, Generation: math.MaxInt64, Seq: math.MinInt64, Index: math.MaxInt, Total: math.MinInt, Time: time.Unix(0, 0).UTC(),
+			Detail: long, BootID: long, DRMAC: long, Generation: math.MaxInt64, Seq: math.MinInt64, Index: math.MaxInt, Total: math.MinInt, Time: time.Unix(0, 0).UTC(),
 		},
 	}
+	in.Survey = plan.Survey{
+		InstallationType: long, NoVFP: true, Teams: many, RestartPending: many, NextHostname: long, BusyPorts: make([]int, plan.MaxItems+1),
+		DynamicPorts: make([]plan.PortRange, plan.MaxItems+1), Services: make([]plan.ServiceProgram, plan.MaxItems+1),
+	}
+	in.Survey.DynamicPorts[0] = plan.PortRange{Protocol: long, First: math.MinInt, Count: math.MaxInt}
+	in.Survey.Services[0] = plan.ServiceProgram{Name: long, Exe: long}
+	in.Survey.BusyPorts[0] = math.MaxInt
 	for range plan.MaxItems + 1 {
 		in.Addresses = append(in.Addresses, plan.AdapterAddress{Adapter: long, Prefix: long, Default: true, Usable: true})
 	}
 	// A field that is added to a format must be bounded too: this fails until it is given a value here.
-	for _, v := range []reflect.Value{reflect.ValueOf(in), reflect.ValueOf(in.Report), reflect.ValueOf(*in.API), reflect.ValueOf(in.Addresses[0])} {
+	for _, v := range []reflect.Value{
+		reflect.ValueOf(in), reflect.ValueOf(in.Report), reflect.ValueOf(*in.API), reflect.ValueOf(in.Addresses[0]), reflect.ValueOf(in.Survey),
+		reflect.ValueOf(in.Survey.DynamicPorts[0]), reflect.ValueOf(in.Survey.Services[0]),
+	} {
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
 				t.Errorf("%s.%s is not tried", v.Type(), v.Type().Field(i).Name)

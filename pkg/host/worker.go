@@ -49,10 +49,14 @@ type Session struct {
 type Args struct {
 	// Target is where to connect; all verbs.
 	Target transport.Target
+	// Opening is for VerbOpen.
+	Opening transport.Opening
 	// FactsRequest is for VerbFacts.
 	FactsRequest plan.FactsRequest
 	// Blobs are the digests for VerbStage.
 	Blobs []string
+	// Claim is for VerbStage and VerbRemove; an Envelope has its own.
+	Claim plan.Claim
 	// Envelope is for VerbApply. Its secrets are sent and not kept.
 	Envelope plan.Envelope
 }
@@ -78,7 +82,7 @@ func (s *Session) Start(v Verb, a Args) bool {
 	if v == VerbApply {
 		s.snap.Trail = nil
 	}
-	if id := identify(a.Target); id != s.asked {
+	if id := a.id(); id != s.asked {
 		s.asked = id
 		s.forgive()
 	}
@@ -163,10 +167,7 @@ func (s *Session) do(ctx context.Context, v Verb, a Args) error {
 	limit := s.pool.cfg.Deadlines.of(v)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s did not end within %s", transport.ErrUnreachable, v, limit))
 	defer cancel()
-	c, err := s.connectFor(ctx, v, a.Target)
-	if err == nil {
-		err = s.verb(ctx, c, v, a)
-	}
+	c, err := s.perform(ctx, v, a)
 	if ctx.Err() != nil && err != nil {
 		err = context.Cause(ctx)
 	}
@@ -176,6 +177,18 @@ func (s *Session) do(ctx context.Context, v Verb, a Args) error {
 	return err
 }
 
+// perform carries a verb out, over the session's connection if it takes one.
+func (s *Session) perform(ctx context.Context, v Verb, a Args) (transport.Conn, error) {
+	if v == VerbOpen {
+		return nil, s.open(ctx, a.Opening)
+	}
+	c, err := s.connectFor(ctx, v, a.Target)
+	if err == nil {
+		err = s.verb(ctx, c, v, a)
+	}
+	return c, err
+}
+
 func (s *Session) verb(ctx context.Context, c transport.Conn, v Verb, a Args) error {
 	switch v {
 	case VerbConnect:
@@ -183,13 +196,13 @@ func (s *Session) verb(ctx context.Context, c transport.Conn, v Verb, a Args) er
 	case VerbFacts:
 		return s.facts(ctx, c, a.FactsRequest)
 	case VerbStage:
-		return s.stage(ctx, c, a.Blobs)
+		return s.stage(ctx, c, a.Claim, a.Blobs)
 	case VerbApply:
 		return s.apply(ctx, c, a.Envelope)
 	case VerbFollow:
 		return s.follow(ctx, c)
 	case VerbRemove:
-		return s.remove(ctx, c)
+		return s.remove(ctx, c, a.Claim)
 	case VerbReboot:
 		return s.reboot(ctx, c)
 	}

@@ -14,8 +14,15 @@ const MaxMessage = 128 << 10
 // ErrMessage is wrapped by every error about a message of the receive protocol.
 var ErrMessage = errors.New("invalid receive message")
 
-// Offer is the operator's first line: {"blobs":[{"sha256":"…","size":…}]}.
+// MaxHost bounds Offer.Host, in bytes.
+const MaxHost = 256
+
+// Offer is the operator's first line: {"host":"…","order":…,"blobs":[{"sha256":"…","size":…}]}.
 type Offer struct {
+	// Host identifies the WindowsHost object (its UID), and Order this request among all that were made for it: the agent refuses an offer when a request
+	// of a higher order has come before. Both are absent in the offers of older operators, which are fenced by nothing.
+	Host  string        `json:"host,omitempty"`
+	Order int64         `json:"order,omitempty"`
 	Blobs []OfferedBlob `json:"blobs"`
 }
 
@@ -45,6 +52,9 @@ type Result struct {
 
 // Validate checks o against the limits; no digest may appear twice.
 func (o Offer) Validate() error {
+	if len(o.Host) > MaxHost || o.Order < 0 {
+		return fmt.Errorf("%w: a host of %d bytes, at most %d, and order %d", ErrMessage, len(o.Host), MaxHost, o.Order)
+	}
 	if len(o.Blobs) > MaxBlobs {
 		return fmt.Errorf("%w: more than %d blobs", ErrMessage, MaxBlobs)
 	}

@@ -12,7 +12,7 @@ import (
 // TestMessagesGolden pins the lines of the receive protocol, which operators and agents of different versions exchange.
 func TestMessagesGolden(t *testing.T) {
 	const hello, bye = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "b49f425a7e1f9cff3856329ada223f2f9d368f15a00cf48df16ca95986137fe8"
-	offer := Offer{Blobs: []OfferedBlob{{SHA256: hello, Size: 5}, {SHA256: bye, Size: 3}}}
+	offer := Offer{Host: "7b6f7a1e-8a4b-4e58-9f0f-0d3c4c1d2e3f", Order: 1796083200000, Blobs: []OfferedBlob{{SHA256: hello, Size: 5}, {SHA256: bye, Size: 3}}}
 	need := Need{Need: []string{bye}}
 	rest := Need{Need: []string{hello}, Have: map[string]int64{hello: 2}}
 	stored := Result{Stored: []string{bye}}

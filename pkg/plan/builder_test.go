@@ -64,3 +64,22 @@ func onPath(path string) func(*Plan) {
 func onService(edit func(*Service)) func(*Plan) { return func(p *Plan) { edit(&p.Services[1]) } }
 
 func long(n int) string { return strings.Repeat("x", n) }
+
+// onBridge edits a plan whose network is bridged, with a host endpoint.
+func onBridge(edit func(*Plan)) func(*Plan) {
+	return func(p *Plan) {
+		p.Requires = append(p.Requires, CapabilityHostEndpoint)
+		p.Networks[0].Type, p.Networks[0].VSID = NetworkL2Bridge, 0
+		p.Networks[0].HostEndpoint = &HostEndpoint{Name: "wm_ep", Address: "10.244.1.2"}
+		edit(p)
+	}
+}
+
+// onRemote edits a plan whose overlay has one remote subnet.
+func onRemote(edit func(*Plan, *RemoteSubnet)) func(*Plan) {
+	return func(p *Plan) {
+		p.Requires = append(p.Requires, CapabilityPeers)
+		p.Networks[0].Remotes = []RemoteSubnet{{Prefix: "10.244.2.0/24", ProviderAddress: "192.0.2.11", MAC: "0a:00:00:00:00:01", VSID: 4096}}
+		edit(p, &p.Networks[0].Remotes[0])
+	}
+}

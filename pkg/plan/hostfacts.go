@@ -51,6 +51,8 @@ type HostFacts struct {
 	API *ProbeResult `json:"api,omitempty"`
 	// HaveBlobs are those of FactsRequest.Blobs that the machine holds.
 	HaveBlobs []string `json:"haveBlobs,omitempty"`
+	// Survey is what else can stand in the way.
+	Survey Survey `json:"survey,omitzero"`
 	// Report is the state of the agent on the machine.
 	Report Report `json:"report"`
 }

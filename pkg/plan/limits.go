@@ -15,6 +15,8 @@ const (
 	MaxDetail = 512
 	// MaxSecret bounds one secret file.
 	MaxSecret = 64 << 10
-	// MaxItems bounds each list of a plan, in items.
+	// MaxItems bounds each list of a plan, in items, but for those of which there is one for each node of the cluster: MaxPeers bounds
+	// routes and remote subnets. Kubernetes itself is made for 5,000 nodes (kubernetes.io: considerations for large clusters).
 	MaxItems = 1024
+	MaxPeers = 5000
 )

@@ -111,6 +111,7 @@ func parseEnvelopeV1(b []byte) (Envelope, error) {
 		Host       string            `json:"host"`
 		Adopt      bool              `json:"adopt"`
 		Generation int64             `json:"generation"`
+		Order      int64             `json:"order"`
 		Plan       json.RawMessage   `json:"plan"`
 		Secrets    map[string][]byte `json:"secrets"`
 	}
@@ -122,7 +123,7 @@ func parseEnvelopeV1(b []byte) (Envelope, error) {
 		return Envelope{}, err
 	}
 	e := Envelope{
-		APIVersion: EnvelopeVersion, Host: w.Host, Adopt: w.Adopt, Generation: w.Generation, Plan: p, Secrets: w.Secrets,
+		APIVersion: EnvelopeVersion, Host: w.Host, Adopt: w.Adopt, Generation: w.Generation, Order: w.Order, Plan: p, Secrets: w.Secrets,
 	}
 	return e, e.check()
 }
@@ -130,9 +131,10 @@ func parseEnvelopeV1(b []byte) (Envelope, error) {
 // check refuses an envelope whose own fields are out of bounds.
 func (e Envelope) check() error {
 	var errs []error
-	if e.Host == "" || len(e.Host) > maxName || !printable(e.Host) {
-		errs = append(errs, fmt.Errorf("%w: host must be 1 to %d printable ASCII characters", ErrMalformed, maxName))
+	if e.Host == "" {
+		errs = append(errs, fmt.Errorf("%w: host must be set", ErrMalformed))
 	}
+	errs = append(errs, e.Claim().Check())
 	if e.Generation < 1 {
 		errs = append(errs, fmt.Errorf("%w: generation %d, must be at least 1", ErrMalformed, e.Generation))
 	}
@@ -180,7 +182,7 @@ func knownCapabilities(requires []string) error {
 
 // Capabilities returns the capabilities that this version of the format can require.
 func Capabilities() []string {
-	return []string{CapabilityBase, CapabilityNetwork, CapabilityRoots, CapabilityExisting}
+	return []string{CapabilityBase, CapabilityNetwork, CapabilityRoots, CapabilityExisting, CapabilityHostEndpoint, CapabilityPeers}
 }
 
 // strict decodes the one JSON value in b and refuses unknown fields and anything behind it.

@@ -64,7 +64,7 @@ func TestGoldenPlanV1StaysReadable(t *testing.T) {
 
 func TestGoldenEnvelopeV1StaysReadable(t *testing.T) {
 	want := Envelope{
-		APIVersion: EnvelopeVersion, Host: "7b6f7a1e-8a4b-4e58-9f0f-0d3c4c1d2e3f", Adopt: true, Generation: 7, Plan: validPlan(),
+		APIVersion: EnvelopeVersion, Host: "7b6f7a1e-8a4b-4e58-9f0f-0d3c4c1d2e3f", Adopt: true, Generation: 7, Order: 1796083200000, Plan: validPlan(),
 		Secrets: map[string][]byte{"bootstrap-kubeconfig": []byte("apiVersion: v1\n")},
 	}
 	got, err := ParseEnvelope(bytes.NewReader(golden(t, "envelope-v1.json", indented(t, want))))
@@ -73,6 +73,28 @@ func TestGoldenEnvelopeV1StaysReadable(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	// Older operators, and people, give no order.
+	want.Order = 0
+	if got, err = ParseEnvelope(bytes.NewReader(indented(t, want))); err != nil || got.Order != 0 {
+		t.Errorf("without an order: %d, %v", got.Order, err)
+	}
+}
+
+func TestClaimCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim Claim
+		ok    bool
+	}{
+		"of a person":            {Claim{}, true},
+		"of a host":              {Claim{Host: "7b6f7a1e-8a4b-4e58-9f0f-0d3c4c1d2e3f", Order: 1796083200000}, true},
+		"negative order":         {Claim{Host: "h", Order: -1}, false},
+		"host with a line break": {Claim{Host: "a\nb"}, false},
+		"host too long":          {Claim{Host: long(257)}, false},
+	} {
+		if err := c.claim.Check(); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -145,6 +167,7 @@ func TestParseEnvelopeRefuses(t *testing.T) {
 		{"no host", envelope(func(e *Envelope) { e.Host = "" }), ErrMalformed},
 		{"host with line break", envelope(func(e *Envelope) { e.Host = "a\nb" }), ErrMalformed},
 		{"host too long", envelope(func(e *Envelope) { e.Host = long(257) }), ErrMalformed},
+		{"negative order", envelope(func(e *Envelope) { e.Order = -1 }), ErrMalformed},
 		{"generation 0", envelope(func(e *Envelope) { e.Generation = 0 }), ErrMalformed},
 		{"secret without a place", envelope(func(e *Envelope) { e.Secrets = map[string][]byte{"x": nil} }), ErrMalformed},
 		{"secret too large", envelope(func(e *Envelope) {

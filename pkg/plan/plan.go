@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // APIVersion is the version of the plan format that this package writes.
@@ -43,6 +44,14 @@ type Plan struct {
 type Secret struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
+}
+
+// SecretBootstrap is the name of the secret that joins a machine to a cluster: the bootstrap kubeconfig.
+const SecretBootstrap = "bootstrap-kubeconfig"
+
+// HasSecret reports whether the plan has a place for the secret.
+func (p Plan) HasSecret(name string) bool {
+	return slices.ContainsFunc(p.Secrets, func(s Secret) bool { return s.Name == name })
 }
 
 // EnvVar is a machine-wide environment variable (HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment).
@@ -134,6 +143,29 @@ type Network struct {
 	// Reach is the "host:port" of the API server. When it cannot be reached within 120 s after a network was made where
 	// there was none, the agent takes the network away again. Empty: not looked at. It is no property of the network.
 	Reach string `json:"reach,omitempty"`
+	// HostEndpoint is the host's own place in an L2Bridge network, by which pods of other nodes reach those of this one; it needs CapabilityHostEndpoint.
+	HostEndpoint *HostEndpoint `json:"hostEndpoint,omitempty"`
+	// Remotes are the pod networks of the other nodes of an Overlay network; they need CapabilityPeers. They come and go without the network.
+	Remotes []RemoteSubnet `json:"remotes,omitempty"`
+}
+
+// HostEndpoint is an HNS endpoint that is attached to the host's own compartment (1), with forwarding on.
+type HostEndpoint struct {
+	// Name of the endpoint, Address within Network.Prefix.
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// RemoteSubnet says where the packets for another node's pods go.
+type RemoteSubnet struct {
+	// Prefix is that node's pod network.
+	Prefix string `json:"prefix"`
+	// ProviderAddress is where that node receives VXLAN.
+	ProviderAddress string `json:"providerAddress"`
+	// MAC is the hardware address of its tunnel endpoint: six pairs of hexadecimal digits in lower case, with colons.
+	MAC string `json:"mac"`
+	// VSID is the virtual subnet, that of the network.
+	VSID int `json:"vsid"`
 }
 
 // Route is a persistent route on the management interface.
@@ -194,6 +226,9 @@ const (
 	// CapabilityRoots is Plan.Roots, CapabilityExisting Service.Existing and File.Once.
 	CapabilityRoots    = "roots/v1"
 	CapabilityExisting = "existing-services/v1"
+	// CapabilityHostEndpoint is Network.HostEndpoint, CapabilityPeers Network.Remotes and more than MaxItems routes.
+	CapabilityHostEndpoint = "host-endpoint/v1"
+	CapabilityPeers        = "peers/v1"
 )
 
 // Empty returns the plan that removes everything.

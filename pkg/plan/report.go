@@ -43,6 +43,9 @@ type Report struct {
 	BootID string `json:"bootID"`
 	// Seq is the sequence number of the newest journal entry.
 	Seq int64 `json:"seq,omitempty"`
+	// DRMAC is the hardware address of the distributed router of the plan's Overlay network, to which other nodes send the packets for its pods:
+	// six pairs of hexadecimal digits in lower case, with colons. "" without such a network, and where HNS has given it none yet.
+	DRMAC string `json:"drMAC,omitempty"`
 	// Time is the machine's clock when Seq was written.
 	Time time.Time `json:"time,omitzero"`
 }

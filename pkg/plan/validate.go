@@ -40,6 +40,7 @@ var (
 	ruleName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 _.()-]{0,127}$`)
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.()-]{0,254}$`)
 	digestRule  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	macRule     = regexp.MustCompile(`^[0-9a-f]{2}(:[0-9a-f]{2}){5}$`)
 )
 
 // Validate reports everything that is wrong with p at once, joined; nil when nothing is. Each error is a *Problem that
@@ -57,8 +58,8 @@ func (p Plan) Validate() error {
 	v.certificates(p.Certificates)
 	v.firewall(p.Firewall)
 	v.defender(p.Defender)
-	v.networks(p.Networks)
-	v.routes(p.Routes)
+	v.networks(p)
+	v.routes(p)
 	v.services(p)
 	v.tree(p)
 	return errors.Join(v.errs...)
@@ -93,9 +94,11 @@ func fold(s string) string { return strings.ToUpper(s) }
 
 func item(kind, name string) string { return fmt.Sprintf("%s %q", kind, bounded(name)) }
 
-func (v *validator) count(kind string, n int) {
-	if n > MaxItems {
-		v.add(kind, "%d items, at most %d", n, MaxItems)
+func (v *validator) count(kind string, n int) { v.countTo(kind, n, MaxItems) }
+
+func (v *validator) countTo(kind string, n, most int) {
+	if n > most {
+		v.add(kind, "%d items, at most %d", n, most)
 	}
 }
 

@@ -18,6 +18,8 @@ func TestValidateAcceptsPlans(t *testing.T) {
 		"l2bridge": validPlan(func(p *Plan) {
 			p.Networks[0].Type, p.Networks[0].VSID = NetworkL2Bridge, 0
 		}),
+		"host endpoint": validPlan(onBridge(func(*Plan) {})),
+		"remotes":       validPlan(onRemote(func(*Plan, *RemoteSubnet) {})),
 	} {
 		if err := p.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -85,6 +87,23 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"host bits", func(p *Plan) { p.Networks[0].Prefix = "10.244.1.5/24" }, []string{`prefix "10.244.1.5/24" is not a network`}},
 		{"gateway outside", func(p *Plan) { p.Networks[0].Gateway = "10.244.2.1" }, []string{"is not an address within 10.244.1.0/24"}},
 		{"network twice", func(p *Plan) { p.Networks = append(p.Networks, p.Networks[0]) }, []string{"same network as"}},
+		{"host endpoint of an old agent", onBridge(func(p *Plan) { p.Requires = p.Requires[:2] }), []string{`hostEndpoint needs the capability "host-endpoint/v1"`}},
+		{"host endpoint on an overlay", onBridge(func(p *Plan) { p.Networks[0].Type, p.Networks[0].VSID = NetworkOverlay, 4096 }), []string{"hostEndpoint goes with type L2Bridge only"}},
+		{"host endpoint elsewhere", onBridge(func(p *Plan) { p.Networks[0].HostEndpoint.Address = "10.244.2.2" }), []string{`"10.244.2.2" is not a free one within 10.244.1.0/24`}},
+		{"host endpoint is the gateway", onBridge(func(p *Plan) { p.Networks[0].HostEndpoint.Address = "10.244.1.1" }), []string{"is not a free one"}},
+		{"host endpoint's name", onBridge(func(p *Plan) { p.Networks[0].HostEndpoint.Name = "a b" }), []string{"host endpoint's name must match"}},
+		{"remotes of an old agent", onRemote(func(p *Plan, _ *RemoteSubnet) { p.Requires = p.Requires[:2] }), []string{`remotes needs the capability "peers/v1"`}},
+		{"remotes on a bridge", onRemote(func(p *Plan, r *RemoteSubnet) { p.Networks[0].Type, p.Networks[0].VSID, r.VSID = NetworkL2Bridge, 0, 0 }), []string{"remotes go with type Overlay only"}},
+		{"too many remotes", onRemote(func(p *Plan, _ *RemoteSubnet) { p.Networks[0].Remotes = make([]RemoteSubnet, MaxPeers+1) }), []string{"5001 items, at most 5000"}},
+		{"remote's prefix", onRemote(func(_ *Plan, r *RemoteSubnet) { r.Prefix = "10.244.2.1/24" }), []string{`remote "10.244.2.1/24": is not a network`}},
+		{"remote here", onRemote(func(_ *Plan, r *RemoteSubnet) { r.Prefix = "10.244.0.0/16" }), []string{"overlaps the network's own 10.244.1.0/24"}},
+		{"remote's address", onRemote(func(_ *Plan, r *RemoteSubnet) { r.ProviderAddress = "x" }), []string{`provider address "x"`}},
+		{"remote is ourselves", onRemote(func(_ *Plan, r *RemoteSubnet) { r.ProviderAddress = "192.0.2.10" }), []string{"is not the address of another node"}},
+		{"remote's mac", onRemote(func(_ *Plan, r *RemoteSubnet) { r.MAC = "0A-00-00-00-00-01" }), []string{`mac "0A-00-00-00-00-01" must match`}},
+		{"remote's vsid", onRemote(func(_ *Plan, r *RemoteSubnet) { r.VSID = 4097 }), []string{"vsid 4097 is not the network's 4096"}},
+		{"remote twice", onRemote(func(p *Plan, r *RemoteSubnet) { p.Networks[0].Remotes = append(p.Networks[0].Remotes, *r) }), []string{"same remote of wm"}},
+		{"many routes of an old agent", func(p *Plan) { p.Routes = make([]Route, MaxItems+1) }, []string{`routes: more than 1024 needs the capability "peers/v1"`}},
+		{"too many routes", func(p *Plan) { p.Routes = make([]Route, MaxPeers+1) }, []string{"routes: 5001 items, at most 5000"}},
 		{"route", func(p *Plan) { p.Routes[0].Destination = "10.244.2.0" }, []string{"destination is not a network"}},
 		{"hop", func(p *Plan) { p.Routes[0].NextHop = "x" }, []string{`next hop "x" is not an IP address`}},
 		{"families", func(p *Plan) { p.Routes[0].NextHop = "fd00::1" }, []string{"of another family"}},

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -94,9 +95,9 @@ func (v *validator) exeSuffix(it, p string) {
 	}
 }
 
-func (v *validator) networks(networks []Network) {
-	v.count("networks", len(networks))
-	for _, n := range networks {
+func (v *validator) networks(p Plan) {
+	v.count("networks", len(p.Networks))
+	for _, n := range p.Networks {
 		it := item("network", n.Name)
 		if !nameRule.MatchString(n.Name) {
 			v.add(it, "name must match %s", nameRule)
@@ -104,6 +105,8 @@ func (v *validator) networks(networks []Network) {
 		v.unique("network", it, n.Name)
 		v.networkType(it, n)
 		v.networkAddresses(it, n)
+		v.hostEndpoint(it, n, p.Requires)
+		v.remotes(it, n, p.Requires)
 	}
 }
 
@@ -137,15 +140,81 @@ func (v *validator) networkAddresses(it string, n Network) {
 	}
 }
 
+func (v *validator) hostEndpoint(it string, n Network, requires []string) {
+	e := n.HostEndpoint
+	if e == nil {
+		return
+	}
+	v.needs(it, "hostEndpoint", CapabilityHostEndpoint, requires)
+	if n.Type != NetworkL2Bridge {
+		v.add(it, "hostEndpoint goes with type %s only", NetworkL2Bridge)
+	}
+	if !nameRule.MatchString(e.Name) {
+		v.add(it, "host endpoint's name must match %s", nameRule)
+	}
+	v.unique("host endpoint", it, e.Name)
+	prefix, err := netip.ParsePrefix(n.Prefix)
+	if err != nil {
+		return
+	}
+	if a, err := netip.ParseAddr(e.Address); err != nil || !prefix.Contains(a) || a == prefix.Masked().Addr() || e.Address == n.Gateway {
+		v.add(it, "host endpoint's address %q is not a free one within %s", bounded(e.Address), prefix)
+	}
+}
+
+func (v *validator) needs(it, what, capability string, requires []string) {
+	if !slices.Contains(requires, capability) {
+		v.add(it, "%s needs the capability %q in requires", what, capability)
+	}
+}
+
+func (v *validator) remotes(it string, n Network, requires []string) {
+	if len(n.Remotes) == 0 {
+		return
+	}
+	v.needs(it, "remotes", CapabilityPeers, requires)
+	v.countTo(it+" remotes", len(n.Remotes), MaxPeers)
+	if n.Type != NetworkOverlay {
+		v.add(it, "remotes go with type %s only", NetworkOverlay)
+	}
+	own, _ := netip.ParsePrefix(n.Prefix)
+	for _, r := range n.Remotes {
+		v.remote(it+" remote "+strconv.Quote(bounded(r.Prefix)), n, own, r)
+	}
+}
+
+func (v *validator) remote(it string, n Network, own netip.Prefix, r RemoteSubnet) {
+	prefix, err := netip.ParsePrefix(r.Prefix)
+	switch {
+	case err != nil || prefix.Masked() != prefix:
+		v.add(it, "is not a network such as 10.244.1.0/24")
+	case own.IsValid() && prefix.Overlaps(own):
+		v.add(it, "overlaps the network's own %s", own)
+	}
+	if !plainAddr(r.ProviderAddress) || r.ProviderAddress == n.ManagementIP {
+		v.add(it, "provider address %q is not the address of another node", bounded(r.ProviderAddress))
+	}
+	if !macRule.MatchString(r.MAC) {
+		v.add(it, "mac %q must match %s", bounded(r.MAC), macRule)
+	}
+	if r.VSID != n.VSID {
+		v.add(it, "vsid %d is not the network's %d", r.VSID, n.VSID)
+	}
+	v.unique("remote of "+n.Name, it, r.Prefix)
+}
+
 // plainAddr reports whether s is an IP address without a zone in canonical form.
 func plainAddr(s string) bool {
 	a, err := netip.ParseAddr(s)
 	return err == nil && a.Zone() == "" && !a.IsUnspecified()
 }
 
-func (v *validator) routes(routes []Route) {
-	v.count("routes", len(routes))
-	for _, r := range routes {
+func (v *validator) routes(p Plan) {
+	v.countTo("routes", len(p.Routes), MaxPeers)
+	if len(p.Routes) > MaxItems {
+		v.needs("routes", "more than "+strconv.Itoa(MaxItems), CapabilityPeers, p.Requires)
+	}
+	for _, r := range p.Routes {
 		it := item("route", r.Destination)
 		dst, err := netip.ParsePrefix(r.Destination)
 		if err != nil || dst.Masked() != dst {

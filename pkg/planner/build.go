@@ -3,12 +3,9 @@ package planner
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/windowsmachine/operator/pkg/cni"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/kubelet"
 	"github.com/windowsmachine/operator/pkg/plan"
@@ -46,6 +43,7 @@ func Build(c facts.Cluster, h plan.HostFacts, n facts.Node, o Options) (plan.Pla
 // builder holds what was derived from the input.
 type builder struct {
 	c          facts.Cluster
+	host       plan.HostFacts
 	o          Options
 	node       facts.Node
 	kubelet    kubelet.Version
@@ -60,6 +58,10 @@ func newBuilder(c facts.Cluster, h plan.HostFacts, n facts.Node, o Options) (*bu
 	if o.KubeletVersion == "" {
 		o.KubeletVersion = o.Payload[BlobKubelet].Version
 	}
+	if err := checkProxy(o.Network, o.KubeProxy, c.Plane); err != nil {
+		return nil, err
+	}
+	o.Network.KubeProxy = ManagesProxy(o.Network, o.KubeProxy, c.Plane)
 	subnet := nodeSubnet(h, o)
 	if missing := missingFacts(c, o, subnet); len(missing) > 0 {
 		return nil, &MissingError{Facts: missing}
@@ -72,10 +74,14 @@ func newBuilder(c facts.Cluster, h plan.HostFacts, n facts.Node, o Options) (*bu
 	if err != nil {
 		return nil, fmt.Errorf("%w: containerd version: %w", ErrOptions, err)
 	}
-	if !slices.Contains([]string{"", ModeNone, ModeCustom, ModeL2Bridge, ModeOverlay}, o.Network.Mode) {
+	if !knownMode(o.Network.Mode) {
 		return nil, fmt.Errorf("%w: network mode %.40q", ErrOptions, o.Network.Mode)
 	}
-	b := &builder{c: c, o: o, node: n, kubelet: kv, containerd: cv, subnet: subnet, pause: o.PauseImage}
+	if err := checkFlannel(o.Network.Mode, c.Plane); err != nil {
+		return nil, err
+	}
+	o.Network.Name = NetworkName(o.Network.Mode, o.Network.Name, c.Plane.VNI)
+	b := &builder{c: c, host: h, o: o, node: n, kubelet: kv, containerd: cv, subnet: subnet, pause: o.PauseImage}
 	b.joined = n.Registered && (!ownNetwork(o.Network) || n.PodCIDR != "")
 	if b.pause == "" {
 		b.pause = PauseImage(kv)
@@ -83,10 +89,10 @@ func newBuilder(c facts.Cluster, h plan.HostFacts, n facts.Node, o Options) (*bu
 	return b, nil
 }
 
-// nodeSubnet is the subnet of the adapter that holds the node's address, for L2Bridge networks only: pods reach it without
+// nodeSubnet is the subnet of the adapter that holds the node's address, for bridged networks only: pods reach it without
 // address translation. Other modes do not depend on it, and so not on what the machine's adapters look like today.
 func nodeSubnet(h plan.HostFacts, o Options) string {
-	if o.Network.Mode != ModeL2Bridge || o.NodeIP == "" {
+	if !bridges(o.Network.Mode) || o.NodeIP == "" {
 		return ""
 	}
 	a, err := PickNodeIP(o.NodeIP, h.Addresses)
@@ -107,18 +113,14 @@ func missingFacts(c facts.Cluster, o Options, subnet string) []string {
 	need(facts.KubeletClientCA, len(c.KubeletClientCA) > 0)
 	need(facts.ClusterDNS, len(c.ClusterDNS) > 0 || dns)
 	need(facts.ClusterDomain, c.ClusterDomain != "" || domain)
-	if ownNetwork(o.Network) {
-		need(facts.PodCIDRs, len(c.PodCIDRs) > 0)
-		need(facts.ServiceCIDRs, len(c.ServiceCIDRs) > 0)
-	}
+	out = append(out, networkNeeds(c, o.Network, subnet)...)
 	need("nodeName", o.NodeName != "")
 	need("nodeIP", o.NodeIP != "")
-	need("nodeSubnet", subnet != "" || o.Network.Mode != ModeL2Bridge)
 	need("kubeletVersion", o.KubeletVersion != "")
 	for _, name := range Needs(o.Network) {
 		need("payload/"+name, o.Payload[name].SHA256 != "")
 	}
-	return out
+	return append(out, missingProxy(c, o.Network)...)
 }
 
 func (b *builder) plan() (plan.Plan, error) {
@@ -131,12 +133,12 @@ func (b *builder) plan() (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	containerdTOML, err := RenderContainerd(Containerd{
-		Version: b.containerd, Pause: b.pause, CNIBin: cniDir, CNIConf: cniConfDir, Registries: registriesDir,
+		Version: b.containerd, Pause: b.pause, CNIBin: cniBin(b.o.Network), CNIConf: cniConfig(b.o.Network), Registries: registriesDir,
 	})
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	network, networkFiles, err := b.network()
+	network, err := b.network()
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -145,7 +147,7 @@ func (b *builder) plan() (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	p := plan.Empty()
-	p.Requires = requires(b.o.Network)
+	p.Requires = capabilities(b.o.Network, network)
 	if !b.joined || b.node.Rejoin {
 		p.Secrets = []plan.Secret{{Name: BootstrapSecret, Path: bootstrapFile}}
 	}
@@ -153,12 +155,12 @@ func (b *builder) plan() (plan.Plan, error) {
 		p.Features = append(p.Features, plan.Feature{Name: f})
 	}
 	p.Directories = directories(b.o.Network)
-	p.Files = slices.Concat(b.programs(), kubeletFiles, []plan.File{inline(containerdConf, containerdTOML)}, networkFiles)
+	p.Files = slices.Concat(b.programs(), kubeletFiles, []plan.File{inline(containerdConf, containerdTOML)}, network.files)
 	p.Firewall = firewall(b.o.Network)
 	p.Defender = defender(p.Files)
-	p.Networks = network
+	p.Networks, p.Routes = network.networks, network.routes
 	p.Services = services
-	return p, nil
+	return p, b.kubeProxy(&p)
 }
 
 func inline(path string, content []byte) plan.File {
@@ -188,70 +190,8 @@ func defender(files []plan.File) []plan.DefenderExclusion {
 
 func firewall(n Network) []plan.FirewallRule {
 	out := []plan.FirewallRule{{Name: "windowsmachine-kubelet", Protocol: "TCP", Port: 10250}}
-	if n.Mode == ModeOverlay {
-		// Windows Server 2019 knows this port only.
-		out = append(out, plan.FirewallRule{Name: "windowsmachine-vxlan", Protocol: "UDP", Port: 4789})
+	if usesVXLAN(n.Mode) {
+		out = append(out, plan.FirewallRule{Name: "windowsmachine-vxlan", Protocol: "UDP", Port: vxlanPort})
 	}
 	return out
-}
-
-// network returns the HNS network and the CNI configuration, as far as the facts allow.
-func (b *builder) network() ([]plan.Network, []plan.File, error) {
-	switch {
-	case b.o.Network.Mode == ModeCustom:
-		f, err := customCNI(b.o.Network.CNIConfig)
-		return nil, f, err
-	case ownNetwork(b.o.Network) && b.joined:
-		return b.joinedNetwork()
-	}
-	return nil, nil, nil
-}
-
-// customCNI takes a given configuration as it is, under a name that says whether it is a list.
-func customCNI(config []byte) ([]plan.File, error) {
-	c, err := cni.Parse(config)
-	if err != nil {
-		return nil, fmt.Errorf("%w: network.cniConfig: %w", ErrOptions, err)
-	}
-	if c.List {
-		return []plan.File{inline(cniConflist, config)}, nil
-	}
-	return []plan.File{inline(cniConf, config)}, nil
-}
-
-func (b *builder) joinedNetwork() ([]plan.Network, []plan.File, error) {
-	gateway, err := cni.Address(b.node.PodCIDR, cni.Gateway)
-	if err != nil {
-		return nil, nil, fmt.Errorf("node's pod CIDR: %w", err)
-	}
-	n := plan.Network{
-		Name: b.o.Network.Name, Type: plan.NetworkL2Bridge, ManagementIP: b.o.NodeIP,
-		Prefix: b.node.PodCIDR, Gateway: gateway.String(), Reach: reach(b.c.APIServer),
-	}
-	render := cni.RenderL2Bridge
-	if b.o.Network.Mode == ModeOverlay {
-		n.Type, n.VSID = plan.NetworkOverlay, b.o.Network.VSID
-		render = cni.RenderOverlay
-	}
-	conflist, err := render(cni.Params{
-		Name: n.Name, PodCIDR: b.node.PodCIDR, NodeIP: b.o.NodeIP, NodeSubnet: b.subnet, ClusterCIDRs: b.c.PodCIDRs,
-		ServiceCIDRs: b.c.ServiceCIDRs, DNS: b.c.ClusterDNS, Domain: b.c.ClusterDomain, DataDir: cniState,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return []plan.Network{n}, []plan.File{inline(cniConflist, conflist)}, nil
-}
-
-// reach is the host:port of an https URL, "" when it is none.
-func reach(apiServer string) string {
-	u, err := url.Parse(apiServer)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
 }

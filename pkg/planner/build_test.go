@@ -26,8 +26,8 @@ func testCluster() facts.Cluster {
 
 func testHost(edits ...func(*plan.HostFacts)) plan.HostFacts {
 	h := plan.HostFacts{
-		AgentVersion: "v0.1.0", Capabilities: []string{plan.CapabilityBase, plan.CapabilityNetwork}, Hostname: "WIN-A",
-		Build: 20348, UBR: 2700, Elevated: true, FreeDisk: 60 << 30, Features: []string{"Containers"},
+		AgentVersion: "v0.1.0", Capabilities: plan.Capabilities(), Hostname: "WIN-A",
+		Build: 20348, UBR: 3000, Elevated: true, FreeDisk: 60 << 30, Features: []string{"Containers"},
 		Addresses: []plan.AdapterAddress{{Adapter: "Ethernet", Prefix: "192.0.2.10/24", Default: true, Usable: true}},
 	}
 	for _, e := range edits {

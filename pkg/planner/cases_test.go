@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -42,6 +43,17 @@ type clusterCase struct {
 	} `json:"cloudConfig"`
 	Verbosity *int   `json:"verbosity"`
 	Platform  string `json:"platform"`
+	Mode      string `json:"mode"`
+	Plane     struct {
+		Kind    string `json:"kind"`
+		Backend string `json:"backend"`
+		VNI     int    `json:"vni"`
+		Port    int    `json:"port"`
+		Name    string `json:"name"`
+	} `json:"plane"`
+	// Why and Sources are in facts.yaml, which pkg/facts/discover writes, and change no plan.
+	Why     string            `json:"why"`
+	Sources map[string]string `json:"sources"`
 }
 
 func (c clusterCase) facts() facts.Cluster {
@@ -49,6 +61,7 @@ func (c clusterCase) facts() facts.Cluster {
 		APIServer: c.APIServer, APIServerCA: []byte(c.APIServerCA), KubeletClientCA: []byte(c.KubeletClientCA),
 		ClusterDNS: c.DNS, ClusterDomain: c.Domain, PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs,
 		KubeletConfig: []byte(c.KubeletConfig), CloudProvider: c.CloudProvider, Verbosity: c.Verbosity, Platform: c.Platform,
+		Mode: c.Mode, Plane: facts.Plane{Kind: c.Plane.Kind, Backend: c.Plane.Backend, VNI: c.Plane.VNI, Port: c.Plane.Port, Name: c.Plane.Name},
 	}
 	if c.CloudConfig != nil {
 		out.CloudConfig = &facts.ConfigFile{Name: c.CloudConfig.Name, Data: []byte(c.CloudConfig.Data)}
@@ -58,8 +71,26 @@ func (c clusterCase) facts() facts.Cluster {
 
 // nodeCase is node.yaml.
 type nodeCase struct {
-	Registered bool   `json:"registered"`
-	PodCIDR    string `json:"podCIDR"`
+	Registered bool     `json:"registered"`
+	PodCIDR    string   `json:"podCIDR"`
+	PodCIDRs   []string `json:"podCIDRs"`
+	Peers      []struct {
+		Name            string   `json:"name"`
+		OS              string   `json:"os"`
+		InternalIP      string   `json:"internalIP"`
+		PodCIDRs        []string `json:"podCIDRs"`
+		ProviderAddress string   `json:"providerAddress"`
+		VTEPMAC         string   `json:"vtepMAC"`
+		VNI             int      `json:"vni"`
+	} `json:"peers"`
+}
+
+func (n nodeCase) facts() facts.Node {
+	out := facts.Node{Registered: n.Registered, PodCIDR: n.PodCIDR, PodCIDRs: n.PodCIDRs}
+	for _, p := range n.Peers {
+		out.Peers = append(out.Peers, facts.Peer(p))
+	}
+	return out
 }
 
 // optionsCase is options.yaml.
@@ -76,6 +107,11 @@ type optionsCase struct {
 		VSID      int    `json:"vsid"`
 		CNIConfig string `json:"cniConfig"`
 	} `json:"network"`
+	KubeProxy struct {
+		Mode      string `json:"mode"`
+		Verbosity *int32 `json:"verbosity"`
+		EnableDSR *bool  `json:"enableDSR"`
+	} `json:"kubeProxy"`
 	Labels     map[string]string `json:"labels"`
 	MaxPods    *int32            `json:"maxPods"`
 	Verbosity  *int32            `json:"verbosity"`
@@ -90,6 +126,7 @@ func (o optionsCase) options() Options {
 			Mode: o.Network.Mode, Name: o.Network.Name, VSID: o.Network.VSID, CNIConfig: []byte(o.Network.CNIConfig),
 		},
 	}
+	out.KubeProxy = KubeProxy{Mode: o.KubeProxy.Mode, Verbosity: o.KubeProxy.Verbosity, EnableDSR: o.KubeProxy.EnableDSR}
 	for _, name := range o.Without {
 		delete(out.Payload, name)
 	}
@@ -103,7 +140,7 @@ func testPayload(kubelet, containerd string) map[string]Blob {
 		sum := sha256.Sum256([]byte(name))
 		out[name] = Blob{SHA256: hex.EncodeToString(sum[:]), Size: 10 << 20, Version: "v1.0.0"}
 	}
-	for name, version := range map[string]string{BlobKubelet: kubelet, BlobLogRunner: kubelet, BlobContainerd: containerd} {
+	for name, version := range map[string]string{BlobKubelet: kubelet, BlobLogRunner: kubelet, BlobKubeProxy: kubelet, BlobContainerd: containerd} {
 		b := out[name]
 		b.Version = version
 		out[name] = b
@@ -117,6 +154,8 @@ func readYAML(t *testing.T, dir, file string, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A certificate in facts.yaml is a mark.
+	b = bytes.ReplaceAll(b, []byte("'@CA@'"), []byte(`"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n"`))
 	if err := yaml.UnmarshalStrict(b, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -144,11 +183,24 @@ func build(t *testing.T, dir string) (plan.Plan, error) {
 	var h plan.HostFacts
 	var n nodeCase
 	var o optionsCase
-	readYAML(t, dir, "cluster.yaml", &c)
+	readYAML(t, dir, clusterFile(dir), &c)
 	readYAML(t, dir, "host.yaml", &h)
 	readYAML(t, dir, "node.yaml", &n)
 	readYAML(t, dir, "options.yaml", &o)
-	return Build(c.facts(), h, facts.Node{Registered: n.Registered, PodCIDR: n.PodCIDR}, o.options())
+	options := o.options()
+	if options.Network.Mode == "" {
+		options.Network.Mode = c.Mode
+	}
+	return Build(c.facts(), h, n.facts(), options)
+}
+
+// clusterFile is the file that says what is known of the cluster: cluster.yaml, or where the case begins with the objects of a cluster
+// facts.yaml, which pkg/facts/discover makes of them.
+func clusterFile(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, "objects.yaml")); err == nil {
+		return "facts.yaml"
+	}
+	return "cluster.yaml"
 }
 
 // readable is the plan as JSON with the text of inline files as a list of lines.

@@ -48,6 +48,8 @@ func places() map[string]string {
 		BlobWinBridge:  cniDir + `\` + BlobWinBridge,
 		BlobWinOverlay: cniDir + `\` + BlobWinOverlay,
 		BlobHostLocal:  cniDir + `\` + BlobHostLocal,
+		BlobSDNBridge:  cniDir + `\` + BlobSDNBridge,
+		BlobKubeProxy:  proxyExe,
 	}
 }
 
@@ -82,7 +84,18 @@ func directories(n Network) []plan.Directory {
 	return out
 }
 
-func hasCNI(n Network) bool { return n.Mode != ModeNone && n.Mode != "" }
+// cniBin and cniConfig are where containerd looks for CNI plugins and configuration. Calico for Windows brings both itself, to the places that
+// containerd's own packages for Windows have (projectcalico/calico manifests/calico-windows*.yaml: CNI_BIN_DIR, CNI_CONF_DIR).
+func cniBin(n Network) string {
+	if n.Mode == ModeCalico {
+		return `C:\opt\cni\bin`
+	}
+	return cniDir
+}
 
-// ownNetwork reports whether the plan makes the HNS network, which takes the node's pod CIDR.
-func ownNetwork(n Network) bool { return n.Mode == ModeL2Bridge || n.Mode == ModeOverlay }
+func cniConfig(n Network) string {
+	if n.Mode == ModeCalico {
+		return `C:\etc\cni\net.d`
+	}
+	return cniConfDir
+}

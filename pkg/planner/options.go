@@ -1,5 +1,10 @@
 package planner
 
+import (
+	"github.com/windowsmachine/operator/pkg/kubelet"
+	"github.com/windowsmachine/operator/pkg/plan"
+)
+
 // Options are the choices that are neither facts of the cluster nor of the machine: the profile's settings, the names that
 // were settled for this host, and the payload.
 type Options struct {
@@ -12,9 +17,13 @@ type Options struct {
 	// Payload by file name, for example "kubelet.exe". What Build needs depends on the network's mode, see Needs.
 	Payload map[string]Blob
 	Network Network
+	// KubeProxy is that of the node.
+	KubeProxy KubeProxy
 	// Labels that the node shall carry. Those that a kubelet may not set itself are left out of the plan, see
 	// kubelet.SplitLabels.
 	Labels map[string]string
+	// Taints that the kubelet registers the node with, beside os=Windows:NoSchedule.
+	Taints []kubelet.Taint
 	// MaxPods and Verbosity overrule what the cluster's facts say; nil when the profile does not say.
 	MaxPods   *int32
 	Verbosity *int32
@@ -30,28 +39,8 @@ type Blob struct {
 	Version string
 }
 
-// Network modes, the same words as in a WindowsNodeProfile.
-const (
-	ModeNone     = "None"
-	ModeCustom   = "Custom"
-	ModeL2Bridge = "L2Bridge"
-	ModeOverlay  = "Overlay"
-)
-
-// Network is how pods get a network.
-type Network struct {
-	// Mode is one of Mode*; "" is ModeNone.
-	Mode string
-	// Name of the HNS network and of the CNI network.
-	Name string
-	// VSID of an Overlay network.
-	VSID int
-	// CNIConfig of ModeCustom, a .conf or .conflist.
-	CNIConfig []byte
-}
-
 // BootstrapSecret is the name of the plan's secret that holds the bootstrap kubeconfig.
-const BootstrapSecret = "bootstrap-kubeconfig"
+const BootstrapSecret = plan.SecretBootstrap
 
 // Names of payload blobs.
 const (
@@ -63,13 +52,21 @@ const (
 	BlobWinBridge  = "win-bridge.exe"
 	BlobWinOverlay = "win-overlay.exe"
 	BlobHostLocal  = "host-local.exe"
+	// BlobSDNBridge is needed with PluginSDNBridge only.
+	BlobSDNBridge = "sdnbridge.exe"
 )
 
 // Needs returns the names of the payload blobs that a plan refers to, in the order in which they are placed.
 func Needs(n Network) []string {
 	out := []string{BlobKubelet, BlobLogRunner, BlobContainerd, BlobShim}
-	if n.Mode != ModeNone && n.Mode != "" {
+	if hasCNI(n) {
 		out = append(out, BlobWinBridge, BlobWinOverlay, BlobHostLocal)
+	}
+	if n.Mode == ModeL2Bridge && n.Plugin == PluginSDNBridge {
+		out = append(out, BlobSDNBridge)
+	}
+	if n.KubeProxy {
+		out = append(out, BlobKubeProxy)
 	}
 	return out
 }

@@ -151,6 +151,8 @@ func NewCheck(name string, findings []Finding) Check {
 
 // Checks is Preflight with the checks that found nothing, and those for which nothing was known.
 func Checks(in PreflightInput) []Check {
+	// An agent that looks at these things always knows the edition of Windows.
+	surveyed := in.Host.Survey.InstallationType != ""
 	var out []Check
 	for _, c := range []struct {
 		name    string
@@ -170,6 +172,13 @@ func Checks(in PreflightInput) []Check {
 		{"agent", checkAgent, len(in.Host.Capabilities) == 0},
 		{"payload", checkPayload, in.Payload == nil},
 		{"versions", checkVersions, in.KubeletVersion == "" && in.Payload == nil},
+		{"Windows edition", checkEdition, in.Host.Survey.InstallationType == ""},
+		{"Windows updates", checkUpdates, in.Host.UBR == 0},
+		{"adapter teams", checkTeams, !surveyed},
+		{"dynamic ports", checkDynamicPorts, in.Host.Survey.DynamicPorts == nil},
+		{"ports of a node", checkPorts, !surveyed},
+		{"restart", checkRestart, !surveyed},
+		{"other container software", checkNeighbors, !surveyed},
 	} {
 		check := NewCheck(c.name, c.look(in))
 		if c.unknown && check.Result == ResultOK {
@@ -201,13 +210,18 @@ func checkOS(in PreflightInput) []Finding {
 	case b < minBuild:
 		return fatal(CodeOSTooOld, "Windows build %d is too old, at least %d (Windows Server 2019) is needed; "+
 			"use a machine with a newer Windows Server", b, minBuild)
-	case b == minBuild && in.Network.Mode == ModeOverlay && in.Host.UBR < minOverlayUBR:
+	case tooOldForVXLAN(in):
 		return fatal(CodeOSUpdateNeeded, "Windows build %d.%d lacks an update that overlay networks need, at least %d.%d is "+
 			"needed; install the newest cumulative update", b, in.Host.UBR, minBuild, minOverlayUBR)
 	case !slices.Contains(knownBuilds(), b):
 		return warn(CodeOSUntested, "Windows build %d is no known Windows Server release %v; it may work", b, knownBuilds())
 	}
 	return nil
+}
+
+// tooOldForVXLAN: flannel-io/flannel#1128 needs KB4489899 (17763.379), kube-proxy's overlay more than that.
+func tooOldForVXLAN(in PreflightInput) bool {
+	return in.Host.Build == minBuild && in.Host.UBR < minOverlayUBR && usesVXLAN(in.Network.Mode)
 }
 
 func checkElevated(in PreflightInput) []Finding {
@@ -297,6 +311,9 @@ func checkNodeIP(in PreflightInput) []Finding {
 	switch {
 	case err == nil:
 		return nil
+	case onlyAutomatic(in.Host.Addresses):
+		return fatal(CodeOnlyAutomaticAddress, "the adapters hold only addresses out of 169.254.0.0/16, which Windows invents when no DHCP server "+
+			"answers: %s; mend DHCP or set an address", listAddrs(usableShape(in.Host.Addresses)))
 	case errors.Is(err, ErrNotUsable):
 		return fatal(CodeNodeIPPending, "%s; look for a duplicate address if this lasts", err)
 	case errors.Is(err, ErrAmbiguous):
@@ -329,8 +346,8 @@ func checkServices(in PreflightInput) []Finding {
 	names := slices.Clone(in.Host.ForeignServices)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		out = append(out, fatal(CodeForeignService, "service %q exists and was not made by this product; remove it, or "+
-			"remove the machine from the cluster that it belongs to", bounded(name))...)
+		out = append(out, fatal(CodeForeignService, "service %q (%s) exists and was not made by this product; remove it, or "+
+			"remove the machine from the cluster that it belongs to", bounded(name), program(programOf(in.Host.Survey.Services, name)))...)
 	}
 	return out
 }
@@ -435,12 +452,4 @@ func checkSkew(k kubelet.Version, server string) []Finding {
 			"use a newer payload", k, behind, s, allowed)
 	}
 	return nil
-}
-
-// requires returns the capabilities that an agent needs for a network.
-func requires(n Network) []string {
-	if n.Mode == ModeL2Bridge || n.Mode == ModeOverlay {
-		return []string{plan.CapabilityBase, plan.CapabilityNetwork}
-	}
-	return []string{plan.CapabilityBase}
 }

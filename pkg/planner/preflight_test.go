@@ -94,7 +94,7 @@ func TestPreflight(t *testing.T) {
 		{"API unknown code", onHost(func(h *plan.HostFacts) { h.API = &plan.ProbeResult{Code: "Teapot"} }), CodeAPIServerConnect, true, nil},
 		{"foreign service", onHost(func(h *plan.HostFacts) { h.ForeignServices = []string{"kubelet"} }), CodeForeignService, true, []string{`"kubelet"`, "remove it"}},
 		{"feature", onHost(func(h *plan.HostFacts) { h.Features = nil }), CodeFeatureMissing, false, []string{"Containers", "restarted"}},
-		{"agent", onHost(func(h *plan.HostFacts) { h.Capabilities = []string{plan.CapabilityBase} }), CodeAgentTooOld, true, []string{"v0.1.0", "network/v1"}},
+		{"agent", onHost(func(h *plan.HostFacts) { h.Capabilities = []string{plan.CapabilityBase, plan.CapabilityHostEndpoint} }), CodeAgentTooOld, true, []string{"v0.1.0", "network/v1"}},
 		{"payload", func(in *PreflightInput) { delete(in.Payload, BlobHostLocal) }, CodePayload, true, []string{"host-local.exe"}},
 		{"kubelet's version", versions("newest", "2.4.2", ""), CodeVersions, true, []string{`"newest"`}},
 		{"containerd's version", versions("v1.37.2", "newest", ""), CodeVersions, true, []string{`"newest"`}},
@@ -124,7 +124,8 @@ func TestPreflight(t *testing.T) {
 
 func TestPreflightLeavesThings(t *testing.T) {
 	for name, edit := range map[string]func(*PreflightInput){
-		"Server 2019 without overlay": onHost(func(h *plan.HostFacts) { h.Build, h.UBR = 17763, 1 }),
+		"Server 2019, a bridge":       onHost(func(h *plan.HostFacts) { h.Build, h.UBR = 17763, 1432 }),
+		"Server 2019, no network":     func(in *PreflightInput) { in.Host.Build, in.Host.UBR, in.Network.Mode = 17763, 1, ModeNone },
 		"Server 2019 with the update": func(in *PreflightInput) { in.Host.Build, in.Host.UBR, in.Network.Mode = 17763, 1432, ModeOverlay },
 		"Server 2025":                 onHost(func(h *plan.HostFacts) { h.Build = 26100 }),
 		"just enough disk":            onHost(func(h *plan.HostFacts) { h.FreeDisk = (2*80 + 1024) << 20 }),
@@ -149,6 +150,9 @@ func TestPreflightLeavesThings(t *testing.T) {
 		"agent without network": func(in *PreflightInput) {
 			in.Network.Mode, in.Host.Capabilities = ModeNone, []string{plan.CapabilityBase}
 		},
+		"a machine in order": onHost(func(h *plan.HostFacts) {
+			h.Survey = plan.Survey{InstallationType: "Server Core", DynamicPorts: []plan.PortRange{{Protocol: "TCP", First: 49152, Count: 16384}}}
+		}),
 		"kubelet three behind":      versions("v1.34.0", "2.4.2", "v1.37.2"),
 		"old kubelet, containerd 1": versions("v1.22.0", "1.7.0", ""),
 	} {
@@ -174,7 +178,7 @@ func TestPreflightReportsAllAtOnceInOrder(t *testing.T) {
 	}
 	want := []Code{
 		CodeOSTooOld, CodeNotElevated, CodeDiskSpace, CodeClockSkew, CodeHostname, CodeNodeNameTaken, CodeNodeIP, CodeAPIServerDNS,
-		CodeForeignService, CodeForeignService, CodeFeatureMissing, CodeAgentTooOld, CodeAgentTooOld, CodePayload, CodePayload,
+		CodeForeignService, CodeForeignService, CodeFeatureMissing, CodeAgentTooOld, CodeAgentTooOld, CodeAgentTooOld, CodePayload, CodePayload,
 		CodePayload, CodePayload, CodePayload, CodePayload, CodePayload, CodeVersions,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -40,7 +40,7 @@ func (b *builder) kubeletInput() (kubelet.Input, error) {
 		},
 		NodeName: b.o.NodeName, NodeIP: b.o.NodeIP,
 		ClusterDNS: b.c.ClusterDNS, ClusterDomain: b.c.ClusterDomain,
-		MaxPods: b.o.MaxPods, Verbosity: verbosity(b.c, b.o), Labels: own,
+		MaxPods: b.o.MaxPods, Verbosity: verbosity(b.c, b.o), Labels: own, Taints: b.o.Taints,
 		CloudProvider: b.c.CloudProvider, CloudConfig: cloudConfigPath(b.c.CloudConfig), PauseImage: b.pause,
 	}, nil
 }

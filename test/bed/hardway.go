@@ -75,12 +75,14 @@ func (b *Bed) AddLinuxNode(ctx context.Context, n LinuxNode) error {
 	if err := b.Client.Create(ctx, node); err != nil {
 		return fmt.Errorf("making node %s: %w", n.Name, err)
 	}
+	before := node.DeepCopy()
 	node.Status = corev1.NodeStatus{
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.Address}, {Type: corev1.NodeHostName, Address: n.Name}},
 		NodeInfo:   corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.37.2"},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}},
 	}
-	if err := b.Client.Status().Update(ctx, node); err != nil {
+	// The controller manager writes to the Node as well.
+	if err := b.Client.Status().Patch(ctx, node, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("making node %s Ready: %w", n.Name, err)
 	}
 	for i, ip := range n.PodIPs {
@@ -103,8 +105,9 @@ func (b *Bed) addPod(ctx context.Context, n LinuxNode, name, ip string) error {
 	if err := b.Client.Create(ctx, pod); err != nil {
 		return fmt.Errorf("making pod %s: %w", name, err)
 	}
+	before := pod.DeepCopy()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: n.Address, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}}
-	if err := b.Client.Status().Update(ctx, pod); err != nil {
+	if err := b.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("giving pod %s its address: %w", name, err)
 	}
 	return nil

@@ -20,6 +20,8 @@ type Options struct {
 	Only string
 	// Operator and Agent are the programs, Local is the agent's as it builds for this system.
 	Operator, Agent, Local string
+	// Measure is the program of test/wine/measure; "" leaves out what the agent costs as it goes to Windows.
+	Measure string
 	// Logf gets progress.
 	Logf func(format string, args ...any)
 }
@@ -109,11 +111,27 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if r.result.Agent, err = program(ctx, o.Agent, o.Local); err != nil {
 		return r.result, err
 	}
+	r.windowsProgram(ctx)
 	err = r.all(ctx)
 	r.result.Machine.LoadAfter = loadAverage()
 	r.result.Seconds = time.Since(r.began).Seconds()
 	r.result.Targets = targets(r.result.Rows, r.result.Reactions)
 	return r.result, err
+}
+
+// windowsProgram measures the agent as it goes to Windows. Where that cannot be done the rest still counts, and the result says what is left out.
+func (r *run) windowsProgram(ctx context.Context) {
+	if r.Measure == "" {
+		r.result.Agent.LeftOut = "no program for that was given (--measure)"
+		return
+	}
+	r.say("starting wmcb.exe on a machine of Wine")
+	w, err := underWine(ctx, r.Measure, r.Agent, os.Geteuid())
+	if err != nil {
+		r.result.Agent.LeftOut = err.Error()
+		r.say("left out: %v", err)
+	}
+	r.result.Agent.Wine = w
 }
 
 func (r *run) all(ctx context.Context) (err error) {

@@ -253,3 +253,42 @@ func TestProgram(t *testing.T) {
 		t.Error("a program that fails is measured")
 	}
 }
+
+func TestUnderWine(t *testing.T) {
+	if _, err := underWine(t.Context(), "measure", "wmcb.exe", 1000); !errors.Is(err, errNotRoot) || !strings.Contains(err.Error(), "sudo make bench") {
+		t.Errorf("without root: %v, want %v", err, errNotRoot)
+	}
+	if w, err := underWine(t.Context(), filepath.Join(t.TempDir(), "measure"), "wmcb.exe", 0); err == nil || w != nil {
+		t.Errorf("without the program: %+v, %v", w, err)
+	}
+}
+
+// What was not measured is said, and what was measured of which program.
+func TestProgramsTable(t *testing.T) {
+	p := Program{Size: 12_200_000, Start: 4, Peak: 9e6}
+	for name, c := range map[string]struct {
+		wine *Wine
+		left string
+		want []string
+		not  string
+	}{
+		"measured": {&Wine{Starts: 15, Start: 321, Peak: 44e6, FloorStart: 210, FloorPeak: 17e6}, "", []string{
+			"| `wmcb.exe version`, under Wine | 321 | 44 |", "| a program that does nothing, under Wine | 210 | 17 |", "| `wmcb version`, built for this system | 4 | 9 |", "12.2 MB",
+		}, "not started"},
+		"left out": {nil, errNotRoot.Error(), []string{"wmcb.exe itself was not started", "sudo make bench", "built for this system | 4 | 9 |"}, "under Wine |"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Wine, p.LeftOut = c.wine, c.left
+			var b strings.Builder
+			p.table(&b)
+			for _, want := range c.want {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("no %q in\n%s", want, b.String())
+				}
+			}
+			if strings.Contains(b.String(), c.not) {
+				t.Errorf("%q in\n%s", c.not, b.String())
+			}
+		})
+	}
+}

@@ -65,7 +65,7 @@ func (r Result) Write(w io.Writer) error {
 	r.rows(&b)
 	r.reactions(&b)
 	r.targets(&b)
-	r.Agent.line(&b)
+	r.Agent.table(&b)
 	fmt.Fprintf(&b, "%d CPUs (%s), %d GB, load %s before and %s after; %.0f s in all\n",
 		r.Machine.CPUs, r.Machine.Model, r.Machine.MemoryGB, r.Machine.Load, r.Machine.LoadAfter, r.Seconds)
 	_, err = io.WriteString(w, b.String())

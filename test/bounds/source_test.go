@@ -85,7 +85,7 @@ func product(t *testing.T) []source {
 	t.Helper()
 	var out []source
 	for _, s := range tree(t, "main.go", "controllers", "pkg", "cmd") {
-		if !s.test() && !strings.Contains(s.name, "/sshtest/") && !strings.Contains(s.name, "/system/fake/") {
+		if !s.test() && !strings.Contains(s.name, "/sshtest/") && !strings.Contains(s.name, "/winrmtest/") && !strings.Contains(s.name, "/system/fake/") {
 			out = append(out, s)
 		}
 	}

@@ -27,7 +27,7 @@ var (
 func bounded() []string {
 	return []string{
 		"cmd/wmcb/command", "controllers/csr", "controllers/host", "controllers/machine", "controllers/profile", "pkg/agent", "pkg/apis/v1alpha1", "pkg/cni",
-		"pkg/console", "pkg/csr", "pkg/facts/discover", "pkg/host", "pkg/ignition", "pkg/kubelet", "pkg/payload", "pkg/plan", "pkg/ticket", "pkg/transport/ssh",
+		"pkg/console", "pkg/csr", "pkg/facts/discover", "pkg/host", "pkg/ignition", "pkg/kubelet", "pkg/payload", "pkg/plan", "pkg/ticket", "pkg/transport/ssh", "pkg/transport/winrm",
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -248,45 +249,91 @@ func (l *lab) check(boots int) (problems []string) {
 	return problems
 }
 
-// TestOlderPlan: what an operator that has lost the lead still hands over changes nothing, before and after a crash.
-func TestOlderPlan(t *testing.T) {
+// TestLateRequests: what an operator that has lost the lead still asks for, and what was under way on a connection that was given up, changes nothing,
+// before and after a crash.
+func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	store := labStore(t)
 	inLab(t, store, func(t *testing.T, l *lab) {
-		if err := l.configure(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), labPatience)
+		defer cancel()
+		if err := l.configure(ctx); err != nil {
 			t.Fatal(err)
 		}
 		want, err := l.leftovers()
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := json.Marshal(l.plans()[0])
-		if err != nil {
+		plans := l.plans()
+		older, late := plans[0], plans[1]
+		older.Order, late.Order = l.order, l.order-1
+		var offer bytes.Buffer
+		if err := payload.WriteMessage(&offer, payload.Offer{Host: labHost, Order: l.order - 1}); err != nil {
 			t.Fatal(err)
 		}
-		ready := true
-		for range 2 {
-			r, err := l.wmcb(t.Context(), bytes.NewReader(body), "apply", "--json")
-			if err != nil || r == nil || r.Code != agent.CodeGenerationOld {
+		order := strconv.FormatInt(l.order-1, 10)
+		for _, row := range []struct {
+			name  string
+			stdin []byte
+			args  []string
+			want  string
+		}{
+			{"older plan handed over", encoded(t, older), []string{"apply", "--json"}, agent.CodeGenerationOld},
+			{"same plan handed over late", encoded(t, late), []string{"apply", "--json"}, agent.CodeOrderOld},
+			{"blobs offered late", offer.Bytes(), []string{"receive"}, agent.CodeOrderOld},
+			{"removed late", nil, []string{"remove", "--json", "--host", labHost, "--order", order}, agent.CodeOrderOld},
+			{"removed by another host", nil, []string{"remove", "--json", "--host", "host-2", "--order", "9"}, agent.CodeHostMismatch},
+		} {
+			ready := true
+			for range 2 {
+				if got, err := l.refusal(ctx, row.stdin, row.args...); got != row.want || err != nil {
+					ready = false
+					t.Errorf("%s: answered with %q, %v, want %s", row.name, got, err, row.want)
+				}
+				if _, err := pull(fake.TearZeros)(ctx, l); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := l.settle(ctx, plans[1]); err != nil {
 				ready = false
-				t.Errorf("an older plan was answered with %+v, %v", r, err)
+				t.Errorf("%s: %v", row.name, err)
 			}
-			if _, err := pull(fake.TearZeros)(t.Context(), l); err != nil {
-				t.Error(err)
+			if err := pause(ctx, settled); err != nil {
+				t.Fatal(err)
 			}
+			now, err := l.leftovers()
+			if d := differ(want, now); d != "" || err != nil {
+				ready = false
+				t.Errorf("%s: the machine was changed (-want +got): %v\n%s", row.name, err, d)
+			}
+			matrix.row(row.name, ready, l.watch.twice())
 		}
-		if err := l.settle(t.Context(), l.plans()[1]); err != nil {
-			ready = false
-			t.Error(err)
-		}
-		if err := pause(t.Context(), settled); err != nil {
-			t.Fatal(err)
-		}
-		now, err := l.leftovers()
-		if d := differ(want, now); d != "" || err != nil {
-			ready = false
-			t.Errorf("the machine was changed (-want +got): %v\n%s", err, d)
-		}
-		matrix.row("older plan handed over", ready, l.watch.twice())
 	})
+}
+
+func encoded(t *testing.T, e plan.Envelope) []byte {
+	t.Helper()
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// refusal runs the agent and returns the code of its last word.
+func (l *lab) refusal(ctx context.Context, stdin []byte, args ...string) (code string, err error) {
+	var out output
+	p, err := l.m.StartProcess(agentExe, args, fake.Streams{Stdin: bytes.NewReader(stdin), Stdout: &out})
+	if err != nil {
+		return "", err
+	}
+	p.Wait()
+	for line := range bytes.Lines(out.bytes()) {
+		var v struct{ Code string }
+		if err := json.Unmarshal(line, &v); err != nil {
+			return "", fmt.Errorf("%q: %w", line, err)
+		}
+		code = v.Code
+	}
+	return code, ctx.Err()
 }

@@ -32,8 +32,8 @@
 //   - No certificate is approved for a node that no WindowsHost of that moment stands for, none for a stranger, no second one for a ticket.
 //   - No plan is worked on after a newer one was accepted: every journal entry of every machine.
 //   - One writer a machine: once a connection has changed the plan or the blobs of a machine, no earlier connection does. A connection belongs to one
-//     operator, so that this holds between two operators, and between two connections of one. The one exception: what was under way on a
-//     connection that was given up may come to its end and hand over the very plan that the newer one has handed over.
+//     operator, so that this holds between two operators, and between two connections of one: what was under way on a connection that was given up
+//     and comes late is refused.
 //   - In the end the machines have as many connections as the operator has sockets, and none when it has ended; no goroutine is more in this process
 //     than before; no temporary file is on a machine or in the operators' temporary folder.
 //

@@ -31,6 +31,7 @@ import (
 const (
 	agentExe = `C:\Windows\wmcb\0123456789abcdef\wmcb.exe`
 	labIP    = "192.0.2.10"
+	labHost  = "host-1"
 	// labPatience bounds a row, by the machine's clock.
 	labPatience = time.Hour
 	// settled is longer than the pause after which the agent looks once more at what it did.
@@ -48,6 +49,14 @@ type lab struct {
 	reboots int
 	sent    int64
 	cuts    int
+	// order is that of the newest request.
+	order int64
+}
+
+// claim is that of the next request.
+func (l *lab) claim() plan.Claim {
+	l.order++
+	return plan.Claim{Host: labHost, Order: l.order}
 }
 
 // inLab runs f with a new machine.
@@ -149,8 +158,8 @@ func (l *lab) plans() [2]plan.Envelope {
 		Name: "l2bridge", Type: plan.NetworkL2Bridge, ManagementIP: labIP, Prefix: "10.244.3.0/24", Gateway: "10.244.3.1", Reach: "192.0.2.1:6443",
 	}}
 	return [2]plan.Envelope{
-		{APIVersion: plan.EnvelopeVersion, Host: "host-1", Generation: 1, Plan: first, Secrets: map[string][]byte{"bootstrap-kubeconfig": []byte("ticket")}},
-		{APIVersion: plan.EnvelopeVersion, Host: "host-1", Generation: 2, Plan: second},
+		{APIVersion: plan.EnvelopeVersion, Host: labHost, Generation: 1, Plan: first, Secrets: map[string][]byte{"bootstrap-kubeconfig": []byte("ticket")}},
+		{APIVersion: plan.EnvelopeVersion, Host: labHost, Generation: 2, Plan: second},
 	}
 }
 
@@ -196,9 +205,10 @@ func (l *lab) pass(ctx context.Context, e plan.Envelope) (done bool, err error) 
 		return false, err
 	}
 	if r == nil || r.Digest != e.Plan.Digest() || r.Generation != e.Generation || orphaned(r) {
-		if err := l.receive(ctx, e.Plan.Blobs()); err != nil {
+		if err := l.receive(ctx, l.claim(), e.Plan.Blobs()); err != nil {
 			return false, err
 		}
+		e.Order = l.claim().Order
 		body, err := json.Marshal(e)
 		if err != nil {
 			return false, err
@@ -268,7 +278,7 @@ func (o *output) bytes() []byte {
 }
 
 // receive offers blobs and sends those that the machine lacks.
-func (l *lab) receive(ctx context.Context, digests []string) error {
+func (l *lab) receive(ctx context.Context, c plan.Claim, digests []string) error {
 	in, feed := io.Pipe()
 	answers, out := io.Pipe()
 	var stderr output
@@ -280,7 +290,7 @@ func (l *lab) receive(ctx context.Context, digests []string) error {
 	var talk sync.WaitGroup
 	talk.Go(func() { listen(answers, need) })
 	var sent error
-	talk.Go(func() { sent = feed.CloseWithError(l.send(digests, feed, need)) })
+	talk.Go(func() { sent = feed.CloseWithError(l.send(c, digests, feed, need)) })
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
@@ -312,8 +322,8 @@ func listen(answers io.Reader, need chan<- *payload.Need) {
 	}
 }
 
-func (l *lab) send(digests []string, w io.Writer, need <-chan *payload.Need) error {
-	var offer payload.Offer
+func (l *lab) send(c plan.Claim, digests []string, w io.Writer, need <-chan *payload.Need) error {
+	offer := payload.Offer{Host: c.Host, Order: c.Order}
 	for _, d := range digests {
 		b, _ := l.store.Blob(d)
 		offer.Blobs = append(offer.Blobs, payload.OfferedBlob{SHA256: b.SHA256, Size: b.Size})
@@ -349,14 +359,14 @@ type left struct {
 	Own map[string]string
 }
 
-// leftovers takes the machine's lasting state apart. The journal is for people and differs; of plan.json and state.json the counts of
-// acceptances differ. The reserve is made again when the service starts next.
+// leftovers takes the machine's lasting state apart. The journal is for people and differs; of plan.json, staged.json and state.json the counts of
+// acceptances and the orders differ. The reserve is made again when the service starts next.
 func (l *lab) leftovers() (left, error) {
 	out := left{Tree: l.m.Dump(), Own: map[string]string{}}
 	for _, name := range []string{"journal.jsonl", "journal.1.jsonl", "reserve"} {
 		delete(out.Tree.Files, plan.AgentRoot+`\`+name)
 	}
-	for _, name := range []string{"plan.json", "state.json"} {
+	for _, name := range []string{"plan.json", "staged.json", "state.json"} {
 		path := plan.AgentRoot + `\` + name
 		delete(out.Tree.Files, path)
 		b, err := l.m.ReadFile(path)
@@ -368,6 +378,7 @@ func (l *lab) leftovers() (left, error) {
 			return out, fmt.Errorf("%s: %w", path, err)
 		}
 		delete(v, "accept")
+		delete(v, "order")
 		delete(v, "join")
 		delete(v, "joined")
 		text, err := json.MarshalIndent(v, "", " ")

@@ -1,8 +1,6 @@
 package chaos
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -37,8 +35,6 @@ type eye struct {
 type writer struct {
 	pid  uint32
 	path string
-	// plan says which plan was handed over, "" when it is about blobs.
-	plan string
 	at   time.Time
 }
 
@@ -104,28 +100,9 @@ func (y *eye) note(op fake.Op, e *plan.Entry) {
 }
 
 func (y *eye) wrote(op fake.Op) {
-	w := writer{pid: op.PID, path: op.Path, at: time.Now()}
-	if strings.HasPrefix(strings.ToLower(op.Path), strings.ToLower(planFile)) {
-		// What is written says which plan it is; making and renaming the file do not.
-		if w.plan = planIn(op.Data); w.plan == "" {
-			return
-		}
+	if n := len(y.writers); n == 0 || y.writers[n-1].pid != op.PID {
+		y.writers = append(y.writers, writer{pid: op.PID, path: op.Path, at: time.Now()})
 	}
-	if n := len(y.writers); n == 0 || y.writers[n-1].pid != w.pid || y.writers[n-1].plan != w.plan {
-		y.writers = append(y.writers, w)
-	}
-}
-
-// planIn names the plan in what is written to plan.json, "" when there is none.
-func planIn(data []byte) string {
-	var head struct {
-		Host, Digest string
-		Generation   int64
-	}
-	if json.Unmarshal(data, &head) != nil || head.Digest == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s/%d/%s", head.Host, head.Generation, head.Digest)
 }
 
 // guarded reports whether the agent changes this under its lock only: what it is told to be, and what it is sent.

@@ -212,7 +212,7 @@ func (s *subject) breaches() (wrong []string) {
 func (m *machine) wrote(all []writer) (out []wrote) {
 	for _, w := range all {
 		if c, ok := m.Owner(w.pid); ok {
-			out = append(out, wrote{Connection: c, Path: w.path, Plan: w.plan, At: w.at})
+			out = append(out, wrote{Connection: c, Path: w.path, At: w.at})
 		}
 	}
 	return out

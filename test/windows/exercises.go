@@ -24,6 +24,7 @@ const (
 	testDestination = "198.18.77.0/24"
 	testPods        = "10.244.77.0/24"
 	testGateway     = "10.244.77.1"
+	testEndpoint    = "10.244.77.2"
 	testPort        = 47_777
 )
 
@@ -238,6 +239,7 @@ func networkPlan(_ context.Context, b *bench) (plan.Plan, error) {
 	b.Logf("the link drops for some seconds now")
 	return plan.Plan{Networks: []plan.Network{{
 		Name: testName, Type: plan.NetworkL2Bridge, ManagementIP: address.Addr().String(), Prefix: testPods, Gateway: testGateway,
+		HostEndpoint: &plan.HostEndpoint{Name: testName + "-ep", Address: testEndpoint},
 	}}}, err
 }
 

@@ -42,6 +42,7 @@ type hardware struct {
 	mu       sync.Mutex
 	features map[string]int
 	rules    []string
+	routing  routing
 	started  []string
 }
 
@@ -99,6 +100,9 @@ func (h *hardware) answer(message string) string {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if answer, ok := h.routing.change(verb, rest); ok {
+		return answer
+	}
 	switch verb {
 	case "feature":
 		return strconv.Itoa(h.feature(rest))
@@ -142,6 +146,7 @@ func (h *hardware) boot() error {
 			h.features[name] = featureInstalled
 		}
 	}
+	h.routing = routing{}
 	h.mu.Unlock()
 	return h.hns.Boot()
 }

@@ -93,7 +93,7 @@ func (n *Network) NewMachine(o Options) (*Machine, error) {
 	}
 	service, err := hns.New(hns.Options{
 		State:        filepath.Join(m.disk, "drive_c/ProgramData/Microsoft/Windows/HNS/HNS.data"),
-		ManagementIP: o.Address, NetworkMade: m.dropLink,
+		ManagementIP: o.Address, NetworkMade: m.dropLink, HostAddress: m.hostAddress,
 	})
 	if err != nil {
 		return nil, err
@@ -394,8 +394,9 @@ func (m *Machine) Destroy() error {
 	return errors.Join(err, m.PullPlug(), os.RemoveAll(m.disk))
 }
 
-// Wine runs a Windows program in the machine, as somebody at its console would, and returns what it printed.
-func (m *Machine) Wine(ctx context.Context, args ...string) ([]byte, error) {
+// Command is a Windows program that is to run in the machine, as somebody at its console would start it. Its process is the only child of
+// the command's.
+func (m *Machine) Command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	r := m.run()
 	if r == nil {
 		return nil, ErrOff
@@ -405,10 +406,19 @@ func (m *Machine) Wine(ctx context.Context, args ...string) ([]byte, error) {
 		"PATH=/usr/lib/wine:/usr/sbin:/usr/bin:/sbin:/bin", "WINEPREFIX=/c", "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml=", "wine64",
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
-	var errs strings.Builder
-	cmd.Stderr = &errs
 	// Services that Wine starts meanwhile inherit the streams.
 	cmd.WaitDelay = time.Second
+	return cmd, nil
+}
+
+// Wine runs a Windows program in the machine and returns what it printed.
+func (m *Machine) Wine(ctx context.Context, args ...string) ([]byte, error) {
+	cmd, err := m.Command(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return out, fmt.Errorf("%s on %s: %w: %s", args[0], m.opts.Name, err, errs.String())

@@ -17,7 +17,6 @@ var writeReports = flag.Bool("write-reports", false, "put the reports of TestSte
 func lackingSubjects() map[string]string {
 	return map[string]string{
 		"import-certificates":   "a certificate cannot be deleted from a store",
-		"set-routes":            "CreateIpForwardEntry2",
 		windows.SubjectOrder:    "the service manager does not start what a service depends on",
 		windows.SubjectRecovery: "the service manager does not start a service that died",
 	}

@@ -54,7 +54,7 @@ type shim struct {
 func shims() []shim {
 	return []shim{
 		{source: "ws2_32.c", as: []string{"ws2_32.dll"}, libs: []string{"-ladvapi32", "-lntdll"}, behind: "ws2_3o"},
-		{source: "iphlpapi.c", as: []string{"iphlpapi.dll"}, behind: "iphlpo"},
+		{source: "iphlpapi.c", as: []string{"iphlpapi.dll"}, libs: []string{"-lws2_32"}, behind: "iphlpo"},
 		{source: "pdh.c", as: []string{"pdh.dll"}},
 		{source: "hns.c", as: []string{"vmcompute.dll", "computenetwork.dll"}, libs: []string{"-lole32", "-lws2_32"}},
 		{source: "dismapi.c", as: []string{"dismapi.dll"}, libs: []string{"-lws2_32"}},
@@ -226,6 +226,13 @@ func definition(library string, names []string, source []byte, behind string) []
 			fmt.Fprintf(&b, " %s=my_%s\n", n, n)
 		} else {
 			fmt.Fprintf(&b, " %s=%s.%s\n", n, behind, n)
+		}
+	}
+	// Those that Wine does not have at all.
+	for _, m := range regexp.MustCompile(` my_(\w+)\(`).FindAllSubmatch(source, -1) {
+		if n := string(m[1]); !slices.Contains(names, n) {
+			names = append(names, n)
+			fmt.Fprintf(&b, " %s=my_%s\n", n, n)
 		}
 	}
 	return b.Bytes()

@@ -126,15 +126,21 @@ func (p *program) applied(ctx context.Context, e plan.Envelope, only string, fol
 }
 
 func (p *program) remove() *cobra.Command {
-	return &cobra.Command{
+	var claim plan.Claim
+	c := &cobra.Command{
 		Use:   "remove",
 		Short: "Take back everything that wmcb made on this machine",
 		Long: `Take back everything that wmcb made on this machine, then its service and its folder. What was there before is put back: files, variables,
-rules. Windows features stay enabled. The program file itself stays. The command may be repeated until it succeeds.`,
+rules. Windows features stay enabled. The program file itself stays. The command may be repeated until it succeeds.
+
+The operator says with --host and --order on whose behalf it asks: a machine that is another WindowsHost's, or has carried out a later request, refuses.`,
 		Example: `  wmcb remove`,
 		Args:    cobra.NoArgs,
 		RunE: p.run(p.watched(func(ctx context.Context) error {
-			r, err := p.agent.Remove(ctx, p.report)
+			if err := claim.Check(); err != nil {
+				return p.fail(err, nil)
+			}
+			r, err := p.agent.Remove(ctx, claim, p.report)
 			if err != nil {
 				return p.fail(err, nil)
 			}
@@ -146,6 +152,9 @@ rules. Windows features stay enabled. The program file itself stays. The command
 			return ended(r)
 		})),
 	}
+	c.Flags().StringVar(&claim.Host, "host", "", "remove only what the WindowsHost of this UID has made (default: whatever there is)")
+	c.Flags().Int64Var(&claim.Order, "order", 0, "order of the request, in milliseconds since 1970 or a little more")
+	return c
 }
 
 func (p *program) service() *cobra.Command {

@@ -360,7 +360,7 @@ func (p *program) takeBack(ctx context.Context, parts int) error {
 			Name: bootstrapper.PartKubelet, Plan: plan.Empty(), Drop: []string{bootstrapper.PartNetwork},
 		})
 	}
-	r, err := p.agent.Remove(ctx, p.progress)
+	r, err := p.agent.Remove(ctx, plan.Claim{}, p.progress)
 	if err != nil {
 		return p.failed(err)
 	}

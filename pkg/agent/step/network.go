@@ -30,7 +30,10 @@ func (i networkItem) check(context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	return networkDrift(have, i.n), nil
+	if why := networkDrift(have, i.n); why != "" {
+		return why, nil
+	}
+	return i.b.routesLost(i.id())
 }
 
 // networkDrift says in what have differs from want. HNS does not always keep the management address; an empty one is no
@@ -60,34 +63,65 @@ func either(a, b string) string {
 // claim: a network of that name that is there but differs is replaced; it is not put back later, since its adapter's state is not
 // known. One that is there and equal is in sync and never claimed, so it outlives the plan.
 func (i networkItem) claim(context.Context) (Owned, error) {
-	return Owned{ID: i.id(), Name: i.n.Name, Value: i.n.ManagementIP}, nil
+	routes, err := i.b.noteRoutes()
+	return Owned{ID: i.id(), Name: i.n.Name, Value: i.n.ManagementIP, Routes: routes}, err
 }
 
 func (i networkItem) apply(ctx context.Context) (bool, error) {
-	_, err := i.b.sys.Networks.Get(i.n.Name)
+	have, err := i.b.sys.Networks.Get(i.n.Name)
 	first := errors.Is(err, system.ErrNetworkNotFound)
-	if err != nil && !first {
+	switch {
+	case err != nil && !first:
+		return false, err
+	case err == nil && networkDrift(have, i.n) == "":
+		return false, i.b.keepRoutes(i.id())
+	}
+	if err := i.replace(ctx, first); err != nil {
 		return false, err
 	}
+	if err := i.b.keepRoutes(i.id()); err != nil {
+		return false, err
+	}
+	if err := i.confirm(ctx, first); err != nil {
+		return false, err
+	}
+	return false, i.refill(ctx)
+}
+
+// refill makes what lay in the network and has gone with the old one. What was never there is on the step's own list.
+func (i networkItem) refill(ctx context.Context) error {
+	for _, it := range i.b.inside(i.n) {
+		if _, ours := i.b.ledger.Find(it.id()); !ours {
+			continue
+		}
+		if _, err := it.apply(ctx); err != nil {
+			return fmt.Errorf("applying %s: %w", title(it), err)
+		}
+	}
+	return nil
+}
+
+// replace makes the network, and deletes the one of its name before unless it is the first.
+func (i networkItem) replace(ctx context.Context, first bool) error {
 	before, err := i.b.waitAddress(ctx, i.n.ManagementIP, false)
 	if err != nil {
-		return false, fmt.Errorf("before the network is made: %w", err)
+		return fmt.Errorf("before the network is made: %w", err)
 	}
 	if !first {
 		if err := i.b.deleteNetwork(ctx, i.n.Name); err != nil {
-			return false, err
+			return err
 		}
 		if _, err := i.b.waitAddress(ctx, i.n.ManagementIP, before.Default); err != nil {
-			return false, fmt.Errorf("after the old network was deleted: %w", errors.Join(ErrNetworkLost, err))
+			return fmt.Errorf("after the old network was deleted: %w", errors.Join(ErrNetworkLost, err))
 		}
 	}
 	if err := i.create(ctx); err != nil {
-		return false, err
+		return err
 	}
 	if _, err := i.b.waitAddress(ctx, i.n.ManagementIP, before.Default); err != nil {
-		return false, fmt.Errorf("after the network was made: %w", errors.Join(ErrNetworkLost, err))
+		return fmt.Errorf("after the network was made: %w", errors.Join(ErrNetworkLost, err))
 	}
-	return false, i.confirm(ctx, first)
+	return nil
 }
 
 func (i networkItem) create(ctx context.Context) error {
@@ -120,7 +154,10 @@ func (i networkItem) confirm(ctx context.Context, first bool) error {
 	if uerr := i.b.deleteNetwork(ctx, i.n.Name); uerr != nil {
 		return errors.Join(err, uerr)
 	}
-	return err
+	if _, werr := i.b.waitAddress(ctx, i.n.ManagementIP, false); werr != nil {
+		return errors.Join(err, werr)
+	}
+	return errors.Join(err, i.b.keepRoutes(i.id()))
 }
 
 // reachTimeout bounds one attempt to connect.
@@ -191,5 +228,5 @@ func (b *bench) undoNetwork(ctx context.Context, o Owned) error {
 	if _, err := b.waitAddress(ctx, o.Value, before.Default); err != nil {
 		return fmt.Errorf("after the network was deleted: %w", errors.Join(ErrNetworkLost, err))
 	}
-	return nil
+	return b.restoreRoutes(o.Routes)
 }

@@ -23,6 +23,8 @@ const (
 	KindFirewall    Kind = "firewall"
 	KindDefender    Kind = "defender"
 	KindNetwork     Kind = "network"
+	KindEndpoint    Kind = "host-endpoint"
+	KindRemotes     Kind = "remote-subnets"
 	KindRoute       Kind = "route"
 	KindService     Kind = "service"
 )
@@ -40,14 +42,16 @@ type Owned struct {
 	ID
 	// Name is the object's name or path as the plan wrote it.
 	Name string `json:"name"`
-	// Existed is whether the object was there before.
+	// Existed is whether the object was there before; of a host's endpoint, whether the node's adapter forwarded before.
 	Existed bool `json:"existed,omitempty"`
 	// Access is the access class that a folder had, "" when it had none of the two.
 	Access plan.Access `json:"access,omitempty"`
 	// Digest is the SHA-256 of a file that was there; the file itself is in the backup folder once it has been replaced.
 	Digest string `json:"digest,omitempty"`
-	// Value is the value that an environment variable had, or the management address of a network.
+	// Value is the value that an environment variable had, or the management address of a network and of a host's endpoint.
 	Value string `json:"value,omitempty"`
+	// Network is that of a host's endpoint and of remote subnets.
+	Network string `json:"network,omitempty"`
 	// Rule is the firewall rule that was there.
 	Rule *plan.FirewallRule `json:"rule,omitempty"`
 	// Purge is Directory.Purge.
@@ -67,6 +71,8 @@ type Owned struct {
 	DER       []byte                  `json:"der,omitempty"`
 	Route     *plan.Route             `json:"route,omitempty"`
 	Exclusion *plan.DefenderExclusion `json:"exclusion,omitempty"`
+	// Routes to a cloud's services that the machine had before the network was made.
+	Routes []plan.Route `json:"routes,omitempty"`
 }
 
 // Inventory is all that the agent owns on the machine, in the order in which it was claimed.

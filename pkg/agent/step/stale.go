@@ -102,6 +102,10 @@ func groups(records Inventory) []group {
 	} {
 		owned := records.Of(k.kind)
 		slices.Reverse(owned)
+		if k.kind == KindNetwork {
+			// What lies in a network goes before it.
+			owned = slices.Concat(records.Of(KindRemotes), records.Of(KindEndpoint), owned)
+		}
 		if k.kind == KindDirectory {
 			// What lies deeper goes first.
 			slices.SortStableFunc(owned, func(a, b Owned) int { return cmp.Compare(len(b.Key), len(a.Key)) })
@@ -168,6 +172,8 @@ func (b *bench) undo(ctx context.Context, o Owned) error {
 		KindFirewall:    b.undoFirewall,
 		KindDefender:    b.undoDefender,
 		KindNetwork:     b.undoNetwork,
+		KindEndpoint:    b.undoEndpoint,
+		KindRemotes:     b.undoRemotes,
 		KindRoute:       b.undoRoute,
 		KindService:     b.undoService,
 	}[o.Kind]

@@ -155,9 +155,30 @@ func (b *bench) items(step string) []item {
 		plan.StepFirewall: func() []item {
 			return each(b.plan.Firewall, func(r plan.FirewallRule) item { return firewallItem{b, r} })
 		},
-		plan.StepNetwork: func() []item { return each(b.plan.Networks, func(n plan.Network) item { return networkItem{b, n} }) },
+		plan.StepNetwork: b.networkItems,
 		plan.StepRoutes:  func() []item { return each(b.plan.Routes, func(r plan.Route) item { return routeItem{b, r} }) },
 	}[step]()
+}
+
+// networkItems are the networks, and then what lies in them.
+func (b *bench) networkItems() []item {
+	out := each(b.plan.Networks, func(n plan.Network) item { return networkItem{b, n} })
+	for _, n := range b.plan.Networks {
+		out = append(out, b.inside(n)...)
+	}
+	return out
+}
+
+// inside are the objects that lie in a network, and go with it.
+func (b *bench) inside(n plan.Network) []item {
+	var out []item
+	if n.HostEndpoint != nil {
+		out = append(out, endpointItem{b, n})
+	}
+	if len(n.Remotes) > 0 {
+		out = append(out, remotesItem{b, n})
+	}
+	return out
 }
 
 func each[T any](in []T, f func(T) item) []item {

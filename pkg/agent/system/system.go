@@ -41,6 +41,8 @@ var (
 	ErrNetworkNotFound = errors.New("network does not exist")
 	// ErrNetworkExists: HCN_E_NETWORK_ALREADY_EXISTS 0x803b0010.
 	ErrNetworkExists = errors.New("network already exists")
+	// ErrEndpointNotFound: HCN_E_ENDPOINT_NOT_FOUND 0x803b0002.
+	ErrEndpointNotFound = errors.New("endpoint does not exist")
 	// ErrAdapterNotFound: HCN_E_ADAPTER_NOT_FOUND 0x803b0006, or no adapter holds the address.
 	ErrAdapterNotFound = errors.New("no network adapter holds the address")
 	// ErrUnsupported: this edition or build of Windows lacks what is asked for.
@@ -185,13 +187,31 @@ type Networks interface {
 	// Create makes the network; the machine's link drops while the virtual switch is made.
 	Create(ctx context.Context, n plan.Network) error
 	Delete(ctx context.Context, name string) error
+	// Endpoint returns the endpoint of that name in the network, and whether it is attached to the host itself; ErrEndpointNotFound when there is
+	// none.
+	Endpoint(network, name string) (e plan.HostEndpoint, attached bool, err error)
+	// CreateEndpoint makes an endpoint; ErrExist when its address is another endpoint's.
+	CreateEndpoint(ctx context.Context, network string, e plan.HostEndpoint) error
+	// AttachEndpoint gives the host an adapter on the endpoint, in compartment 1; nil when it has one. The adapter appears some time later.
+	AttachEndpoint(ctx context.Context, name string) error
+	// DeleteEndpoint takes the adapter away as well.
+	DeleteEndpoint(ctx context.Context, name string) error
+	// Remotes lists the remote subnets of an Overlay network.
+	Remotes(network string) ([]plan.RemoteSubnet, error)
+	AddRemotes(ctx context.Context, network string, list []plan.RemoteSubnet) error
+	DeleteRemotes(ctx context.Context, network string, list []plan.RemoteSubnet) error
+	// DRMAC is the hardware address of the distributed router of an Overlay network, as plan.Report has it; "" for a network without one.
+	DRMAC(network string) (string, error)
 }
 
-// Routes is the persistent routing table of the management interface.
+// Routes is the persistent routing table of the management interface, and forwarding among interfaces.
 type Routes interface {
 	List() ([]plan.Route, error)
 	Add(plan.Route) error
 	Delete(plan.Route) error
+	// Forwarding reports whether the adapter that holds the address forwards packets of its family; ErrAdapterNotFound when none holds it.
+	Forwarding(address string) (bool, error)
+	SetForwarding(address string, on bool) error
 }
 
 // Firewall is the set of the product's inbound rules.
@@ -241,6 +261,9 @@ type Machine interface {
 	// FreeDisk returns the free bytes of the volume that holds path.
 	FreeDisk(path string) (int64, error)
 	Addresses() ([]plan.AdapterAddress, error)
+	// Survey looks at what else can stand in the way; what cannot be found out is left zero, so it has no error. Its BusyPorts are all TCP
+	// ports on which anything listens, and it names no Services: whose they are is the agent's to say. It ends within some seconds.
+	Survey() plan.Survey
 	// Dial connects from the machine.
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	// Executable is the path of the running agent.

@@ -26,6 +26,11 @@ const (
 	IgnoreLabel = Group + "/ignore"
 	// HostUIDAnnotation on a Node is the UID of the WindowsHost that it belongs to.
 	HostUIDAnnotation = Group + "/host-uid"
+	// PodCIDRAnnotation on a Node is the range that this operator gave it; where it differs from spec.podCIDR somebody else did.
+	PodCIDRAnnotation = Group + "/pod-cidr"
+	// UninitializedTaint is the key of the taint, with effect NoSchedule, that keeps pods off a Node until its machine equals its plan for
+	// the first time, network included. The operator takes it off, and no other taint.
+	UninitializedTaint = Group + "/uninitialized"
 )
 
 // GroupVersion of the package.

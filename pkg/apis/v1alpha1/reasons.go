@@ -34,6 +34,8 @@ const (
 	ReasonNodeReady = "NodeReady"
 	// ReasonNodeNotReady surfaces when the Node is registered and its kubelet says it is not ready.
 	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeUninitialized surfaces between the machine's being in sync and the end of the taint UninitializedTaint.
+	ReasonNodeUninitialized = "NodeUninitialized"
 	// ReasonNotChecked surfaces on a condition that an earlier one keeps from being looked at.
 	ReasonNotChecked = "NotChecked"
 )
@@ -44,6 +46,10 @@ const (
 	ReasonHostKeyPinned = "HostKeyPinned"
 	// ReasonHostKeyTrustedOnFirstUse surfaces when the key is the one pinned in status.hostKey.
 	ReasonHostKeyTrustedOnFirstUse = "HostKeyTrustedOnFirstUse"
+	// ReasonHostKeyReadOverWinRM surfaces when the key is the one that was read over WinRM, through a TLS channel with a verified certificate.
+	ReasonHostKeyReadOverWinRM = "HostKeyReadOverWinRM"
+	// ReasonCertificateUntrusted surfaces when the machine's WinRM certificate is not one that winrm-ca.crt has signed for its name.
+	ReasonCertificateUntrusted = "CertificateUntrusted"
 	// ReasonHostKeyUnknown surfaces when no key is pinned and the profile's policy is Strict.
 	ReasonHostKeyUnknown = "HostKeyUnknown"
 	// ReasonHostKeyChanged surfaces when the machine shows another key than the pinned one. It ends when a person acts.
@@ -66,6 +72,10 @@ const (
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 	// ReasonConnectionLost surfaces when the connection ended in the middle of an answer.
 	ReasonConnectionLost = "ConnectionLost"
+	// ReasonOpeningSSH surfaces while OpenSSH is being installed and started over WinRM.
+	ReasonOpeningSSH = "OpeningSSH"
+	// ReasonOpenSSHMissing surfaces when OpenSSH cannot be made to run on a machine with transport WinRM; the message names the way out.
+	ReasonOpenSSHMissing = "OpenSSHMissing"
 	// ReasonCredentialsMissing surfaces when the Secret or its key private-key.pem is not there.
 	ReasonCredentialsMissing = "CredentialsMissing"
 	// ReasonCredentialsInvalid surfaces when private-key.pem is not a usable private key.
@@ -92,12 +102,37 @@ const (
 	ReasonFactsForbidden = "FactsForbidden"
 	// ReasonFactsDisagree surfaces when two sources contradict each other; the first in order is used.
 	ReasonFactsDisagree = "FactsDisagree"
+	// ReasonFactsGuessed surfaces when a fact follows only from what is in use; the message says how to set it.
+	ReasonFactsGuessed = "FactsGuessed"
+	// ReasonNetworkUnfit surfaces when Windows nodes cannot be, or may not be, part of the cluster's pod network as it is; the message
+	// names what to change.
+	ReasonNetworkUnfit = "NetworkUnfit"
 	// ReasonIgnitionMissing surfaces when the named Secret, ConfigMap or MachineConfig, or its key, is not there.
 	ReasonIgnitionMissing = "IgnitionMissing"
 	// ReasonIgnitionInvalid surfaces when the worker ignition cannot be read.
 	ReasonIgnitionInvalid = "IgnitionInvalid"
 	// ReasonPlanInvalid surfaces when no valid plan can be made from facts and profile.
 	ReasonPlanInvalid = "PlanInvalid"
+)
+
+// Reasons of ConditionPreflightPassed that are about the pod ranges of Nodes, where the network mode needs one for each.
+const (
+	// ReasonPodCIDRUnchecked surfaces until the ranges of all Nodes and the addresses of their pods have been compared.
+	ReasonPodCIDRUnchecked = "PodCIDRUnchecked"
+	// ReasonNodeCIDRsNotAllocated surfaces when no Node has spec.podCIDR; the message lists the evidence and what mends it.
+	ReasonNodeCIDRsNotAllocated = "NodeCIDRsNotAllocated"
+	// ReasonNodeCIDRsIncomplete surfaces when some Nodes have spec.podCIDR and others wait for theirs.
+	ReasonNodeCIDRsIncomplete = "NodeCIDRsIncomplete"
+	// ReasonPodCIDRRangeExhausted surfaces when there is no range left to give.
+	ReasonPodCIDRRangeExhausted = "PodCIDRRangeExhausted"
+	// ReasonControllerManagerSilent surfaces when the controller manager that gives ranges has not renewed its lease.
+	ReasonControllerManagerSilent = "ControllerManagerSilent"
+	// ReasonPodCIDROverlap surfaces when a Node's range holds addresses that others have; it is not used.
+	ReasonPodCIDROverlap = "PodCIDROverlap"
+	// ReasonPodCIDRMismatch surfaces when the pods of a Node are not in the range that its spec says; the message names the override.
+	ReasonPodCIDRMismatch = "PodCIDRMismatch"
+	// ReasonPodCIDRTwoWriters surfaces when the operator is to give ranges and somebody else does.
+	ReasonPodCIDRTwoWriters = "PodCIDRTwoWriters"
 )
 
 // Reasons of a profile's ConditionBindingsSafe.
@@ -122,6 +157,8 @@ const (
 	ReasonStepFailed = "StepFailed"
 	// ReasonTicketFailed surfaces when no bootstrap credential can be issued.
 	ReasonTicketFailed = "TicketFailed"
+	// ReasonKubeProxyTokenFailed surfaces when no token can be issued for a kube-proxy that has none, or whose token has ended.
+	ReasonKubeProxyTokenFailed = "KubeProxyTokenFailed"
 	// ReasonPlanRefused surfaces when the agent refused the plan: another or newer owner, or an older agent.
 	ReasonPlanRefused = "PlanRefused"
 	// ReasonRebooting surfaces while the machine restarts.
@@ -176,6 +213,10 @@ const (
 	EventHostKeyPinned = "HostKeyPinned"
 	// EventTicketIssued surfaces when a bootstrap ticket was issued.
 	EventTicketIssued = "TicketIssued"
+	// EventKubeProxyTokenIssued surfaces when a token was issued for the machine's kube-proxy, EventKubeProxyTokenShort when the API server grants
+	// less than the 90 days that are asked for.
+	EventKubeProxyTokenIssued = "KubeProxyTokenIssued"
+	EventKubeProxyTokenShort  = "KubeProxyTokenShort"
 	// EventRebooting surfaces when the operator restarts a machine.
 	EventRebooting = "Rebooting"
 	// EventStep surfaces when a step begins.

@@ -37,17 +37,23 @@ type WindowsHostList struct {
 	Items           []WindowsHost `json:"items"`
 }
 
-// Transport is the protocol that reaches a host.
-// +kubebuilder:validation:Enum=SSH
+// Transport is the protocol that reaches a host first.
+// +kubebuilder:validation:Enum=SSH;WinRM
 type Transport string
 
-// TransportSSH is the only transport of this version.
-const TransportSSH Transport = "SSH"
+// Transports.
+const (
+	// TransportSSH: the machine has an SSH server that knows the key.
+	TransportSSH Transport = "SSH"
+	// TransportWinRM: the first contact is made over WinRM (HTTPS), which has OpenSSH installed and started with the key; then SSH goes on.
+	TransportWinRM Transport = "WinRM"
+)
 
 // WindowsHostSpec is what the user, or the Machine controller, asks for.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.machineRef) || has(self.machineRef)",message="machineRef cannot be removed; delete the WindowsHost instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || has(self.nodeName)",message="nodeName cannot be removed once set"
+// +kubebuilder:validation:XValidation:rule="!has(self.winRM) || (has(self.transport) && self.transport == 'WinRM')",message="winRM goes with transport WinRM, and only with it"
 type WindowsHostSpec struct {
 	// Address is the IP address or DNS name at which the machine answers. A host of a Machine follows the Machine's
 	// address; a host made by hand keeps the one it was made with.
@@ -57,15 +63,19 @@ type WindowsHostSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).isGlobalUnicast() || ip(self).isLoopback()",message="address must not be link-local, multicast, broadcast or unspecified: no machine is reached there"
 	// +required
 	Address string `json:"address"`
-	// Port of the transport; the profile's connection.port when absent.
+	// Port of SSH; the profile's connection.port when absent. That of WinRM is winRM.port.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	Port int32 `json:"port,omitempty"`
-	// Transport to use.
+	// Transport of the first contact. With WinRM, and until a host key is pinned, the operator logs in over HTTPS, has OpenSSH installed and started
+	// with the key, and pins the host key that it reads there; everything else goes over SSH.
 	// +kubebuilder:default=SSH
 	// +optional
 	Transport Transport `json:"transport,omitempty"`
+	// WinRM says how the machine is reached with transport WinRM.
+	// +optional
+	WinRM *WinRMSpec `json:"winRM,omitempty"`
 	// Username of an administrator on the machine. A domain user is written DOMAIN\user.
 	// +kubebuilder:default=Administrator
 	// +kubebuilder:validation:MinLength=1
@@ -73,7 +83,9 @@ type WindowsHostSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[\\\\s\"]')",message="username must not hold blanks or quotes"
 	// +optional
 	Username string `json:"username,omitempty"`
-	// CredentialsRef names the Secret in this namespace whose key private-key.pem logs in as Username.
+	// CredentialsRef names the Secret in this namespace whose key private-key.pem logs in as Username. For transport WinRM it also holds
+	// winrm-ca.crt, the certificates that may have signed the machine's (PEM), and either winrm-password or winrm-tls.crt and winrm-tls.key, a client
+	// certificate that the machine maps to an administrator (PEM).
 	// +optional
 	CredentialsRef *SecretReference `json:"credentialsRef,omitempty"`
 	// HostKeys are the public keys that the machine may show, each as a line of authorized_keys ("ssh-ed25519 AAAA…").
@@ -105,6 +117,22 @@ type WindowsHostSpec struct {
 	// Paused stops all work on the host; a Ready node stays Ready.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+}
+
+// WinRMSpec is how a machine is reached over WinRM. It is HTTPS always; the certificate is verified against winrm-ca.crt of the Secret.
+type WinRMSpec struct {
+	// Port of the HTTPS listener.
+	// +kubebuilder:default=5986
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self != 5985",message="5985 is the port of plain HTTP, which is not spoken; make an HTTPS listener (5986)"
+	// +optional
+	Port int32 `json:"port,omitempty"`
+	// ServerName is the name, or IP address, in the machine's certificate; spec.address when absent.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || !format.dns1123Subdomain().validate(self).hasValue()",message="serverName must be an IP address or a DNS name in lower case"
+	// +optional
+	ServerName string `json:"serverName,omitempty"`
 }
 
 // SecretReference names a Secret in the same namespace.
@@ -165,7 +193,7 @@ type WindowsHostStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	Step string `json:"step,omitempty"`
-	// HostKey is the key that was pinned on first use.
+	// HostKey is the key that was pinned: on first use, or as it was read over WinRM.
 	// +optional
 	HostKey *PinnedHostKey `json:"hostKey,omitempty"`
 	// MachineAddresses and names that a serving certificate may carry, as the Machine's status has them; empty for a
@@ -190,6 +218,13 @@ type WindowsHostStatus struct {
 	// Ticket is the bootstrap credential that is out.
 	// +optional
 	Ticket *TicketStatus `json:"ticket,omitempty"`
+	// KubeProxyToken is the credential of the node's kube-proxy, where the operator runs it.
+	// +optional
+	KubeProxyToken *KubeProxyTokenStatus `json:"kubeProxyToken,omitempty"`
+	// Order of the newest request that may change the machine; it grows with each, and the machine refuses a request whose order is lower
+	// than that of one before. It is the time in milliseconds since 1970, or a little more.
+	// +optional
+	Order int64 `json:"order,omitempty"`
 	// BootID of the machine when it was last seen.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
@@ -199,8 +234,23 @@ type WindowsHostStatus struct {
 	Failures int32 `json:"failures,omitempty"`
 }
 
-// PinnedHostKey is a host key that was accepted on first use.
+// HostKeySource says where a pinned key is from.
+// +kubebuilder:validation:Enum=FirstUse;WinRM
+type HostKeySource string
+
+// Sources of a pinned key.
+const (
+	// HostKeyFromFirstUse: the first key that the machine showed.
+	HostKeyFromFirstUse HostKeySource = "FirstUse"
+	// HostKeyFromWinRM: read on the machine, over HTTPS with a verified certificate.
+	HostKeyFromWinRM HostKeySource = "WinRM"
+)
+
+// PinnedHostKey is a host key that was accepted.
 type PinnedHostKey struct {
+	// Source of the key; FirstUse when absent.
+	// +optional
+	Source HostKeySource `json:"source,omitempty"`
 	// Key as a line of authorized_keys.
 	// +kubebuilder:validation:MaxLength=8192
 	// +required
@@ -267,6 +317,33 @@ type PlanStatus struct {
 	// KubeletStarted is when the plan in progress reached the kubelet.
 	// +optional
 	KubeletStarted *metav1.Time `json:"kubeletStarted,omitempty"`
+}
+
+// KubeProxyTokenStatus describes the newest token of ServiceAccount windows-kube-proxy that was issued for the machine; the token itself is never
+// stored. Another one is handed over after a third of its lifetime.
+type KubeProxyTokenStatus struct {
+	// Issued is when.
+	// +required
+	Issued metav1.MicroTime `json:"issued"`
+	// Expires is when the token ends.
+	// +required
+	Expires metav1.Time `json:"expires"`
+	// LifetimeSeconds that the API server granted. 7776000, 90 days, are asked for; its flag --service-account-max-token-expiration can make it
+	// fewer.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	LifetimeSeconds int64 `json:"lifetimeSeconds"`
+	// NodeUID is the UID of the Node that the token ends with; empty when the API server cannot bind tokens to Nodes.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	NodeUID string `json:"nodeUID,omitempty"`
+	// PlanGeneration is that of the plan that the token went with, where the machine did not have that plan before; it has the token when it has
+	// the plan.
+	// +optional
+	PlanGeneration int64 `json:"planGeneration,omitempty"`
+	// HandedOver is when the machine was seen to have accepted it.
+	// +optional
+	HandedOver *metav1.Time `json:"handedOver,omitempty"`
 }
 
 // TicketStatus describes the bootstrap credential; the credential itself is never stored.

@@ -9,6 +9,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,8 @@ type world struct {
 	objects []client.Object
 	// openshift is whether the API server has OpenShift's kinds.
 	openshift bool
+	// serviceCIDRs is the one version of ServiceCIDRs that the API server has, "" for all.
+	serviceCIDRs string
 	// fail is what reads of an object return, by name.
 	fail map[string]error
 	in   Input
@@ -63,14 +67,19 @@ type world struct {
 func newWorld(t testing.TB, ca string) *world {
 	w := &world{t: t, fail: map[string]error{}, in: Input{Namespace: namespace, OwnAPIServer: "https://10.96.0.1:443", OwnCA: []byte(ca)}}
 	w.add(
-		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
-			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}},
-		},
+		apiService("10.96.0.1"),
 		configMap("kube-system", "kube-root-ca.crt", "ca.crt", ca),
 		configMap("kube-system", "extension-apiserver-authentication", "client-ca-file", ca),
 	)
 	return w.endpoints("192.168.1.10")
+}
+
+// apiService is default/kubernetes.
+func apiService(ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, ClusterIPs: []string{ip}},
+	}
 }
 
 func configMap(ns, name, key, value string) *corev1.ConfigMap {
@@ -167,7 +176,7 @@ func openshift(t testing.TB, ca, kubeletCA string) *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "cluster"},
 			Status: configv1.NetworkStatus{
 				ClusterNetwork: []configv1.ClusterNetworkEntry{{CIDR: "10.128.0.0/14", HostPrefix: 23}},
-				ServiceNetwork: []string{"172.30.0.0/16"},
+				ServiceNetwork: []string{"172.30.0.0/16"}, NetworkType: "OVNKubernetes",
 			},
 		},
 		&mcfgv1.ControllerConfig{
@@ -205,7 +214,7 @@ func (w *world) reader() client.Reader {
 			return err
 		}
 		group := gvks[0].Group
-		if !w.openshift && (group == configv1.GroupName || group == mcfgv1.GroupName) {
+		if w.lacks(group, gvks[0].Kind, gvks[0].Version) {
 			return &meta.NoKindMatchError{GroupKind: gvks[0].GroupKind(), SearchedVersions: []string{gvks[0].Version}}
 		}
 		return w.fail[name]
@@ -228,6 +237,19 @@ func (w *world) reader() client.Reader {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
+}
+
+// lacks says whether the API server does not have the kind.
+func (w *world) lacks(group, kind, version string) bool {
+	switch {
+	case group == configv1.GroupName || group == mcfgv1.GroupName:
+		return !w.openshift
+	case group == "crd.projectcalico.org" || group == "operator.tigera.io":
+		return !slices.ContainsFunc(w.objects, func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Group == group })
+	case strings.HasPrefix(kind, "ServiceCIDR"):
+		return w.serviceCIDRs != "" && w.serviceCIDRs != version
+	}
+	return false
 }
 
 func (w *world) discover() (facts.Cluster, []facts.Problem) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -27,6 +26,8 @@ type candidate struct {
 	values []string
 	// loose candidates are not compared with others: a node may reach the API server by another name than the rest of the world.
 	loose bool
+	// guess: no object says so; it follows from what is in use. Where it is all there is, it is used and warned of.
+	guess bool
 }
 
 // ladder holds the candidates by fact, the most trusted first.
@@ -47,7 +48,8 @@ func (l ladder) put(fact string, c candidate) {
 	}
 }
 
-// climb orders what the sources say: profile, OpenShift, ignition, what every Kubernetes has, kubeadm, the operator itself.
+// climb orders what the sources say: profile, OpenShift, ignition, what every Kubernetes has, kubeadm, the pod network, the control
+// plane's arguments, the operator itself, and last what follows from what is in use.
 func climb(in Input, s sources, w ignition.Worker) ladder {
 	l := ladder{}
 	l.profile(in)
@@ -55,9 +57,15 @@ func climb(in Input, s sources, w ignition.Worker) ladder {
 	l.ignition(s.ignition.from, w)
 	l.native(s)
 	l.kubeadm(s)
+	l.flannel(s)
+	l.calico(s)
+	l.kubeProxy(s)
+	l.arguments(s)
+	l.add(facts.ServiceCIDRs, "the API server's refusal of a Service outside of its range", s.offered...)
 	l.coredns(s)
 	l.clusterInfo(s)
 	l.own(in, s)
+	l.nodes(s)
 	return l
 }
 
@@ -154,22 +162,20 @@ func (l ladder) native(s sources) {
 }
 
 // serviceRanges puts the range that the API server was started with, called "kubernetes", first.
-func serviceRanges(objects []networkingv1.ServiceCIDR) []string {
-	objects = slices.Clone(objects)
-	slices.SortFunc(objects, func(a, b networkingv1.ServiceCIDR) int {
-		if (a.Name == "kubernetes") != (b.Name == "kubernetes") {
-			if a.Name == "kubernetes" {
+func serviceRanges(ranges []serviceRange) []string {
+	ranges = slices.Clone(ranges)
+	slices.SortFunc(ranges, func(a, b serviceRange) int {
+		if (a.name == "kubernetes") != (b.name == "kubernetes") {
+			if a.name == "kubernetes" {
 				return -1
 			}
 			return 1
 		}
-		return strings.Compare(a.Name, b.Name)
+		return strings.Compare(a.name, b.name)
 	})
 	var out []string
-	for _, o := range objects {
-		if o.DeletionTimestamp.IsZero() {
-			out = append(out, o.Spec.CIDRs...)
-		}
+	for _, r := range ranges {
+		out = append(out, r.cidrs...)
 	}
 	return out
 }
@@ -196,12 +202,54 @@ func (l ladder) kubeadm(s sources) {
 		l.add(facts.ClusterDNS, "ConfigMap kube-system/kubelet-config key kubelet clusterDNS", kubelet.ClusterDNS...)
 		l.add(facts.ClusterDomain, "ConfigMap kube-system/kubelet-config key kubelet clusterDomain", kubelet.ClusterDomain)
 	}
+}
+
+// kubeProxy reads the configuration that kube-proxies share.
+func (l ladder) kubeProxy(s sources) {
 	var proxy struct {
 		ClusterCIDR string `json:"clusterCIDR"`
 	}
 	if parseYAML(s.configMaps[kubeSystem+"/kube-proxy"]["config.conf"], &proxy) {
 		l.add(facts.PodCIDRs, "ConfigMap kube-system/kube-proxy key config.conf clusterCIDR", strings.Split(proxy.ClusterCIDR, ",")...)
 	}
+}
+
+// flannel reads its network from the ConfigMap of its manifest.
+func (l ladder) flannel(s sources) {
+	if from, c := flannelOf(s); c != nil {
+		l.add(facts.PodCIDRs, from+" key "+flannelKey+" Network", c.networks()...)
+	}
+}
+
+// calico reads the pools that it gives pods addresses from. The Installation is what its operator makes pools of.
+func (l ladder) calico(s sources) {
+	l.add(facts.PodCIDRs, "IPPool objects of Calico", s.calico.ranges()...)
+	if i := s.calico.installation; i != nil {
+		l.add(facts.PodCIDRs, "Installation "+i.Metadata.Name+" .spec.calicoNetwork.ipPools", i.ranges()...)
+	}
+}
+
+// arguments reads what the control plane was started with, where its pods show it.
+func (l ladder) arguments(s sources) {
+	for _, read := range []struct{ fact, component, flag string }{
+		{facts.PodCIDRs, controllerManager, "cluster-cidr"},
+		{facts.ServiceCIDRs, apiServer, "service-cluster-ip-range"},
+	} {
+		for _, a := range s.arguments[read.component] {
+			l.add(read.fact, "Pod "+kubeSystem+"/"+a.pod+" argument --"+read.flag, strings.Split(a.flags[read.flag], ",")...)
+		}
+	}
+}
+
+// nodes is the last resort for the pod ranges: the smallest ones that cover what Nodes have. Calico and others do not use what Nodes have.
+func (l ladder) nodes(s sources) {
+	var ranges []string
+	for _, n := range s.nodes {
+		ranges = append(ranges, n.podCIDRs...)
+	}
+	c := candidate{source: "the smallest range over spec.podCIDRs of all Nodes", values: cover(ranges), guess: true}
+	c.loose = len(s.calico.ranges()) > 0
+	l.put(facts.PodCIDRs, c)
 }
 
 // endpointURL turns kubeadm's controlPlaneEndpoint, a host with or without a port, into a URL; 6443 is kubeadm's port.
@@ -241,17 +289,16 @@ func (l ladder) clusterInfo(s sources) {
 	}
 }
 
-// own is what the operator itself uses. Its URL is no use to a machine when it leads to a Service; then the API server's own
-// address takes its place where there is only one, so that nothing has to be chosen.
+// own is what every cluster and the operator itself use: the API server's own address where there is only one, so that nothing has to be
+// chosen, else the URL of the operator, which is no use to a machine when it leads to a Service.
 func (l ladder) own(in Input, s sources) {
 	l.add(facts.APIServerCA, "the operator's own configuration", string(in.OwnCA))
+	if urls := endpointURLs(s); len(urls) == 1 {
+		l.addLoose(facts.APIServer, "EndpointSlices of Service default/kubernetes (nodes must be able to reach it)", urls[0])
+	}
 	host := hostOf(in.OwnAPIServer)
 	if host != "" && !slices.Contains(serviceNames(s), host) && !l.isService(host) {
 		l.addLoose(facts.APIServer, "the operator's own configuration (nodes must be able to reach it)", in.OwnAPIServer)
-		return
-	}
-	if urls := endpointURLs(s); len(urls) == 1 {
-		l.addLoose(facts.APIServer, "EndpointSlices of Service default/kubernetes (nodes must be able to reach it)", urls[0])
 	}
 }
 

@@ -20,6 +20,8 @@ func decide(in Input, s sources) (facts.Cluster, []facts.Problem) {
 		d.problems = append(d.problems, *problem)
 	}
 	l := climb(in, s, w)
+	found := planes(s)
+	d.choice = choose(in, found, s.blind)
 	for _, fact := range []string{
 		facts.APIServer, facts.APIServerCA, facts.KubeletClientCA, facts.ClusterDNS, facts.ClusterDomain,
 		facts.PodCIDRs, facts.ServiceCIDRs, facts.Platform,
@@ -28,12 +30,16 @@ func decide(in Input, s sources) (facts.Cluster, []facts.Problem) {
 	}
 	d.noteForbidden()
 	d.noteNoIgnition()
+	d.noteNetwork()
 	c := facts.Cluster{
 		APIServer: d.one(facts.APIServer), APIServerCA: d.bytes(facts.APIServerCA), KubeletClientCA: d.bytes(facts.KubeletClientCA),
 		ClusterDNS: d.found[facts.ClusterDNS], ClusterDomain: d.one(facts.ClusterDomain),
 		PodCIDRs: d.found[facts.PodCIDRs], ServiceCIDRs: d.found[facts.ServiceCIDRs],
 		KubeletConfig: w.KubeletConfig, CloudProvider: w.CloudProvider, CloudConfig: w.CloudConfig, Verbosity: w.Verbosity,
-		Platform: d.one(facts.Platform), Sources: d.origin,
+		Platform: d.one(facts.Platform), Mode: string(d.choice.mode), Why: d.choice.why, Sources: d.origin,
+	}
+	if len(found) > 0 {
+		c.Plane, d.origin[facts.PodNetwork] = found[0].Plane, found[0].From
 	}
 	c.ServerNames = serverNames(in, s, l, c.ClusterDomain)
 	if c.KubeletConfig != nil {
@@ -71,6 +77,7 @@ func rank(p facts.Problem) int {
 type decision struct {
 	in       Input
 	s        sources
+	choice   choice
 	found    map[string][]string
 	origin   map[string]string
 	problems []facts.Problem
@@ -118,6 +125,10 @@ func (d *decision) settle(fact string, candidates []candidate) {
 		return
 	}
 	d.found[fact], d.origin[fact] = winner.values, winner.source
+	if winner.guess {
+		d.add(fact, v1alpha1.ReasonFactsGuessed, false, "%s: no object says it; %s is %s, and is used. %s",
+			fact, winner.source, show(fact, winner.values), d.wayOut(fact))
+	}
 	for _, u := range unusable {
 		d.add(fact, v1alpha1.ReasonFactsDisagree, false, "%s; %s is used", u, winner.source)
 	}
@@ -157,13 +168,24 @@ func (d *decision) inIgnition(fact string) bool {
 	})
 }
 
-// fatal: ranges are needed only where the operator lays out the network itself.
+// fatal: ranges are needed only where the operator lays out the network itself. Where it is not settled whether it does, that is the problem.
 func (d *decision) fatal(fact string) bool {
 	if fact != facts.PodCIDRs && fact != facts.ServiceCIDRs {
 		return true
 	}
-	mode := d.in.Profile.Network.Mode
-	return mode == v1alpha1.NetworkL2Bridge || mode == v1alpha1.NetworkOverlay
+	return slices.Contains([]v1alpha1.NetworkMode{
+		v1alpha1.NetworkL2Bridge, v1alpha1.NetworkOverlay, v1alpha1.NetworkFlannelVXLAN, v1alpha1.NetworkFlannelHostGW,
+	}, d.choice.mode)
+}
+
+// noteNetwork reports what stands against the network mode.
+func (d *decision) noteNetwork() {
+	for _, r := range d.choice.refusals {
+		d.add(facts.PodNetwork, v1alpha1.ReasonNetworkUnfit, true, "%s", r)
+	}
+	for _, doubt := range d.choice.doubts {
+		d.add(facts.PodNetwork, v1alpha1.ReasonNetworkUnfit, false, "%s", doubt)
+	}
 }
 
 // noteForbidden reports reads that were refused. A fact that could not be found for it is fatal by itself.

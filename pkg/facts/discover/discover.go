@@ -25,6 +25,11 @@ type Input struct {
 	// Inside a cluster this URL is the address of a Service, which no machine can use before it is a node; it is then left out.
 	OwnAPIServer string
 	OwnCA        []byte
+	// Nodes is where Nodes are read from, the given reader when nil. A cluster has thousands and discovery repeats: give it a cache.
+	Nodes client.Reader
+	// Create offers a Service to the API server, always as a dry run: on Kubernetes before 1.33 its refusal names the service range. It
+	// is called when no object holds the range; nil leaves it out.
+	Create func(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
 }
 
 // AddToScheme registers every type that Cluster reads.

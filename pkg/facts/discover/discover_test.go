@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +35,10 @@ func TestOpenShift(t *testing.T) {
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			"openshift", "openshift.default", "openshift.default.svc", "openshift.default.svc.cluster.local",
 		},
+		Plane: facts.Plane{Kind: facts.PlaneOVNKubernetes, From: "Network cluster .status.networkType"}, Mode: "None",
+		Why: "the cluster's pod network is OVNKubernetes, by Network cluster .status.networkType, which brings the CNI configuration of Windows nodes itself",
 		Sources: map[string]string{
+			facts.PodNetwork:      "Network cluster .status.networkType",
 			facts.APIServer:       "Infrastructure cluster .status.apiServerInternalURI",
 			facts.APIServerCA:     "ConfigMap kube-system/kube-root-ca.crt key ca.crt",
 			facts.KubeletClientCA: "ControllerConfig machine-config-controller .spec.kubeAPIServerServingCAData",
@@ -63,7 +65,7 @@ func TestKubeadm(t *testing.T) {
 	want := facts.Cluster{
 		APIServer: "https://cp.example.com:6443", APIServerCA: []byte(ca), KubeletClientCA: []byte(ca),
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local",
-		PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"},
+		PodCIDRs: []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/12"}, Mode: "L2Bridge",
 		Sources: map[string]string{
 			facts.APIServer:       "ConfigMap kube-system/kubeadm-config ClusterConfiguration.controlPlaneEndpoint",
 			facts.APIServerCA:     "ConfigMap kube-system/kube-root-ca.crt key ca.crt",
@@ -74,7 +76,7 @@ func TestKubeadm(t *testing.T) {
 			facts.ServiceCIDRs:    "ServiceCIDR objects",
 		},
 	}
-	if diff := cmp.Diff(want, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames")); diff != "" {
+	if diff := cmp.Diff(want, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames", "Why")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -82,28 +84,29 @@ func TestKubeadm(t *testing.T) {
 // TestHardWay is a cluster whose control plane runs as services: no kubeadm, one API server, CoreDNS under a name of its own.
 func TestHardWay(t *testing.T) {
 	ca := authority(t, "kubernetes")
-	w := newWorld(t, ca).add(
+	w := newWorld(t, ca).drop("kubernetes").add(
 		dnsService("coredns", map[string]string{"k8s-app": "kube-dns"}, "10.32.0.10"),
+		apiService("10.32.0.1"),
 		configMap("kube-system", "coredns", "Corefile", ".:53 {\n\tkubernetes hard.local in-addr.arpa\n}\n"),
 	)
 	cluster, problems := w.discover()
 	want := facts.Cluster{
 		APIServer: "https://192.168.1.10:6443", APIServerCA: []byte(ca), KubeletClientCA: []byte(ca),
-		ClusterDNS: []string{"10.32.0.10"}, ClusterDomain: "hard.local",
+		ClusterDNS: []string{"10.32.0.10"}, ClusterDomain: "hard.local", Mode: "L2Bridge",
 	}
-	if diff := cmp.Diff(want, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames", "Sources")); diff != "" {
+	if diff := cmp.Diff(want, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames", "Sources", "Why")); diff != "" {
 		t.Error(diff)
 	}
 	wantProblems := []facts.Problem{
-		{Fact: facts.PodCIDRs, Reason: v1alpha1.ReasonFactsMissing, Message: "podCIDRs not found. Neither ConfigMap kubeadm-config nor kube-proxy in kube-system holds them: set spec.cluster.podCIDRs of WindowsNodeProfile default to the --cluster-cidr of kube-controller-manager"},
-		{Fact: facts.ServiceCIDRs, Reason: v1alpha1.ReasonFactsMissing, Message: "serviceCIDRs not found. There are no ServiceCIDR objects (Kubernetes 1.33 and newer) and no ConfigMap kubeadm-config: set spec.cluster.serviceCIDRs of WindowsNodeProfile default to the --service-cluster-ip-range of kube-apiserver"},
+		{Fact: facts.PodCIDRs, Reason: v1alpha1.ReasonFactsMissing, Fatal: true, Message: "podCIDRs not found. Neither ConfigMap kubeadm-config nor kube-proxy in kube-system, nor flannel's or Calico's objects, nor a mirror pod of kube-controller-manager hold them: set spec.cluster.podCIDRs of WindowsNodeProfile default to the --cluster-cidr of kube-controller-manager"},
+		{Fact: facts.ServiceCIDRs, Reason: v1alpha1.ReasonFactsMissing, Fatal: true, Message: "serviceCIDRs not found. There are no ServiceCIDR objects (Kubernetes 1.33 and newer), no ConfigMap kubeadm-config and no mirror pod of kube-apiserver: set spec.cluster.serviceCIDRs of WindowsNodeProfile default to the --service-cluster-ip-range of kube-apiserver, which holds at least 10.32.0.0/28"},
 	}
 	if diff := cmp.Diff(wantProblems, problems); diff != "" {
 		t.Error(diff)
 	}
-	t.Run("ranges matter where the operator lays out the network", func(t *testing.T) {
-		w.in.Profile.Network.Mode = v1alpha1.NetworkL2Bridge
-		if _, problems := w.discover(); len(problems) != 2 || !problems[0].Fatal || !problems[1].Fatal {
+	t.Run("ranges matter only where the operator lays out the network", func(t *testing.T) {
+		w.in.Profile.Network.Mode = v1alpha1.NetworkNone
+		if _, problems := w.discover(); len(problems) != 2 || problems[0].Fatal || problems[1].Fatal {
 			t.Errorf("got %+v", problems)
 		}
 	})
@@ -113,7 +116,7 @@ func TestBareClusterMissesAllAtOnce(t *testing.T) {
 	w := newWorld(t, authority(t, "x")).drop("kubernetes").drop("kubernetes-slice").drop("kube-root-ca.crt").drop("extension-apiserver-authentication")
 	w.in.OwnAPIServer, w.in.OwnCA, w.in.ProfileName = "", nil, "other"
 	cluster, problems := w.discover()
-	if diff := cmp.Diff(facts.Cluster{Sources: map[string]string{}}, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames")); diff != "" {
+	if diff := cmp.Diff(facts.Cluster{Mode: "L2Bridge", Sources: map[string]string{}}, cluster, cmpopts.IgnoreFields(facts.Cluster{}, "ServerNames", "Why")); diff != "" {
 		t.Error(diff)
 	}
 	var got []string
@@ -172,7 +175,11 @@ func TestAPIServerOfLastResort(t *testing.T) {
 		want    string
 		message string
 	}{
-		{"the operator's own URL, outside of the cluster", func(w *world) { w.in.OwnAPIServer = "https://10.0.0.5:6443" }, "https://10.0.0.5:6443", ""},
+		{"the operator's own URL comes after the API server's own address", func(w *world) { w.in.OwnAPIServer = "https://127.0.0.1:6443" }, "https://192.168.1.10:6443", ""},
+		{"and is taken where there are several", func(w *world) {
+			w.endpoints("192.168.1.11", "192.168.1.10")
+			w.in.OwnAPIServer = "https://10.0.0.5:6443"
+		}, "https://10.0.0.5:6443", ""},
 		{"the Service's address is of no use to machines", func(*world) {}, "https://192.168.1.10:6443", ""},
 		{"nor is its name", func(w *world) { w.in.OwnAPIServer = "https://kubernetes.default.svc" }, "https://192.168.1.10:6443", ""},
 		{"nor is it when the Service cannot be read", func(w *world) { w.drop("kubernetes").add(serviceCIDR("kubernetes", "10.96.0.0/12")) }, "https://192.168.1.10:6443", ""},
@@ -220,9 +227,9 @@ func TestRefusedReads(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no"))
 	t.Run("forbidden is a problem that names the verbs", func(t *testing.T) {
 		w := kubeadm(t, ca)
-		w.fail["kubeadm-config"], w.fail["ServiceCIDRList"] = forbidden, forbidden
+		w.fail["kubelet-config"], w.fail["ServiceCIDRList"] = forbidden, forbidden
 		_, problems := w.discover()
-		want := "the operator's service account may not get configmaps kube-system/kubeadm-config, list servicecidrs.networking.k8s.io. Grant these verbs, as the operator's ClusterRole does"
+		want := "the operator's service account may not get configmaps kube-system/kubelet-config, list servicecidrs.networking.k8s.io. Grant these verbs, as the operator's ClusterRole does"
 		var got []string
 		for _, p := range problems {
 			if p.Reason == v1alpha1.ReasonFactsForbidden && !p.Fatal {
@@ -235,9 +242,18 @@ func TestRefusedReads(t *testing.T) {
 	})
 	t.Run("a failure of the API server is an error", func(t *testing.T) {
 		for _, name := range []string{
-			"cluster", "machine-config-controller", "worker", "kubeadm-config", "kubernetes", "kube-dns", "EndpointSliceList", "ServiceCIDRList",
+			"cluster", "machine-config-controller", "worker", "kubeadm-config", "kubernetes", "kube-dns", "ServiceList", "EndpointSliceList", "ServiceCIDRList",
 		} {
 			w := openshift(t, ca, ca)
+			w.fail[name] = apierrors.NewServiceUnavailable("down")
+			if _, _, err := Cluster(t.Context(), w.reader(), w.in); !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+	})
+	t.Run("also where the pod network is looked for", func(t *testing.T) {
+		for _, name := range []string{"kube-flannel-cfg", "cilium-config", "IPPoolList", "default", "NodeList", "PodList"} {
+			w := calico(t, ca)
 			w.fail[name] = apierrors.NewServiceUnavailable("down")
 			if _, _, err := Cluster(t.Context(), w.reader(), w.in); !apierrors.IsServiceUnavailable(err) {
 				t.Errorf("%s: got %v", name, err)
@@ -271,9 +287,9 @@ func TestServiceRanges(t *testing.T) {
 		t.Errorf("%+v %s", problems, diff)
 	}
 	leaving := serviceCIDR("leaving", "10.202.0.0/24")
-	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	got := serviceRanges([]networkingv1.ServiceCIDR{*leaving, *serviceCIDR("kubernetes", "10.96.0.0/12")})
-	if diff := cmp.Diff([]string{"10.96.0.0/12"}, got); diff != "" {
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+	cluster, _ = kubeadm(t, authority(t, "kubernetes")).add(leaving).discover()
+	if diff := cmp.Diff([]string{"10.96.0.0/12"}, cluster.ServiceCIDRs); diff != "" {
 		t.Errorf("a range that is being deleted: %s", diff)
 	}
 }

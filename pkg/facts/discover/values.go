@@ -118,8 +118,12 @@ func normalPEM(v string) (string, error) {
 }
 
 // agree says whether two normal values of a fact fit together. Certificate bundles do when they share a certificate, since one
-// of them may be in the middle of a rotation; lists when one holds the other, since one may know one address family only.
+// of them may be in the middle of a rotation; lists when one holds the other, since one may know one address family only; pod ranges when
+// those of one lie within those of the other, since a source may know the part that is in use.
 func agree(fact string, a, b []string) bool {
+	if fact == facts.PodCIDRs {
+		return inside(a, b) || inside(b, a)
+	}
 	if fact == facts.APIServerCA || fact == facts.KubeletClientCA {
 		return slices.ContainsFunc(blocks(a), func(c string) bool { return slices.Contains(blocks(b), c) })
 	}
@@ -128,6 +132,23 @@ func agree(fact string, a, b []string) bool {
 
 func within(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(v string) bool { return !slices.Contains(b, v) })
+}
+
+// inside says whether each range lies within one of the others, as far as these are of its address family.
+func inside(ranges, others []string) bool {
+	for _, r := range ranges {
+		p, _ := netip.ParsePrefix(r)
+		var same, within bool
+		for _, o := range others {
+			q, _ := netip.ParsePrefix(o)
+			same = same || q.Addr().Is4() == p.Addr().Is4()
+			within = within || q.Bits() <= p.Bits() && q.Contains(p.Addr())
+		}
+		if same && !within {
+			return false
+		}
+	}
+	return true
 }
 
 func blocks(bundles []string) []string {

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -24,17 +25,41 @@ func (d *decision) wayOut(fact string) string {
 	case facts.KubeletClientCA:
 		return d.kubeletCAWayOut()
 	case facts.ClusterDNS:
-		return "There is no Service kube-system/kube-dns, none with label k8s-app=kube-dns and no ConfigMap kubelet-config: " + set("dns")
+		return "There is no Service kube-system/kube-dns, none with label k8s-app=kube-dns, not exactly one with port 53 for UDP and TCP, and no ConfigMap kubelet-config: " + set("dns")
 	case facts.ClusterDomain:
-		return "Neither ConfigMap kubeadm-config nor kubelet-config nor the Corefile of coredns in kube-system holds it: " + set("domain")
+		return "Neither ConfigMap kubeadm-config nor kubelet-config nor the Corefile of coredns in kube-system holds it: " + set("domain") +
+			" to the clusterDomain of the other nodes' kubelets"
 	case facts.PodCIDRs:
-		return "Neither ConfigMap kubeadm-config nor kube-proxy in kube-system holds them: " + set("podCIDRs") +
-			" to the --cluster-cidr of kube-controller-manager"
+		return d.podWayOut(set("podCIDRs"))
 	case facts.ServiceCIDRs:
-		return "There are no ServiceCIDR objects (Kubernetes 1.33 and newer) and no ConfigMap kubeadm-config: " + set("serviceCIDRs") +
-			" to the --service-cluster-ip-range of kube-apiserver"
+		return d.serviceWayOut(set("serviceCIDRs"))
 	}
 	return ""
+}
+
+func (d *decision) podWayOut(set string) string {
+	way := "Neither ConfigMap kubeadm-config nor kube-proxy in kube-system, nor flannel's or Calico's objects, nor a mirror pod of kube-controller-manager hold them"
+	if n := len(d.s.nodes); n > 0 && !slices.ContainsFunc(d.s.nodes, func(n nodeView) bool { return len(n.podCIDRs) > 0 }) {
+		way += fmt.Sprintf(", and none of %d Nodes has spec.podCIDR, which kube-controller-manager sets only with --allocate-node-cidrs=true and --cluster-cidr", n)
+	}
+	return way + ": " + set + " to the --cluster-cidr of kube-controller-manager"
+}
+
+// serviceWayOut names what is known: the addresses of Services in use, which a guess would be too narrow for.
+func (d *decision) serviceWayOut(set string) string {
+	way := "There are no ServiceCIDR objects (Kubernetes 1.33 and newer), no ConfigMap kubeadm-config and no mirror pod of kube-apiserver: " + set +
+		" to the --service-cluster-ip-range of kube-apiserver"
+	ips := d.s.serviceIPs
+	if d.s.api != nil {
+		ips = append(slices.Clone(ips), clusterIPs(d.s.api)...)
+	}
+	if used := cover(addressRanges(ips)); len(used) > 0 {
+		way += ", which holds at least " + strings.Join(used, " and ")
+	}
+	if d.s.mayNotOffer {
+		way += fmt.Sprintf("; or let the operator's service account create services in namespace %s, which it does as a dry run only: the API server's refusal names the range", d.in.Namespace)
+	}
+	return way
 }
 
 func (d *decision) apiServerWayOut(set string) string {

@@ -46,6 +46,7 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&o.Operator, "operator", "out/windows-machine-operator", "the operator's program")
 	c.Flags().StringVar(&o.Agent, "agent", "out/wmcb.exe", "the agent for Windows")
 	c.Flags().StringVar(&o.Local, "local-agent", "out/wmcb", "the agent for this system, to see what starting it costs")
+	c.Flags().StringVar(&o.Measure, "measure", "", "the program of test/wine/measure; without it wmcb.exe is not started")
 	c.Flags().DurationVar(&timeout, "timeout", 15*time.Minute, "give up after")
 	return c
 }

@@ -110,7 +110,7 @@ func TestPromisedCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{
-		"W03", "W04", "W05", "W06", "W08", "W10", "W18", "W19", "W20", "W22", "W25", "W30", "W31", "W32", "W33", "W34", "W66", "W67",
+		"W03", "W04", "W05", "W06", "W08", "W10", "W18", "W19", "W20", "W22", "W25", "W28", "W30", "W31", "W32", "W33", "W34", "W66", "W67",
 	} {
 		if len(tests[id]) == 0 {
 			t.Errorf("%s has no test", id)

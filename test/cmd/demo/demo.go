@@ -58,12 +58,17 @@ func (d *demo) show(ctx context.Context) error {
 			return err
 		}
 	}
+	d.sum()
+	return nil
+}
+
+// sum prints what each part took.
+func (d *demo) sum() {
 	fmt.Println()
 	for _, l := range d.laps {
 		fmt.Printf("%8.1f s  %s\n", l.seconds, l.name)
 	}
 	fmt.Printf("%8.1f s  in all\n", time.Since(d.began).Seconds())
-	return nil
 }
 
 func (d *demo) startOperator(ctx context.Context) error {

@@ -2,4 +2,9 @@
 // Machine controllers, simulated Windows machines, and the operator as a process of its own.
 //
 //	demo [--replicas N] [--keep]
+//
+// Its command vanilla shows the other door: a machine of one's own that joins a cluster which was put together by hand, with the mistakes that such
+// clusters have.
+//
+//	demo vanilla [--keep]
 package main

@@ -37,30 +37,46 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "demo", Short: "Show a Windows MachineSet become Ready nodes on simulated machines",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), o) },
+		RunE: func(c *cobra.Command, _ []string) error { return runMachineSet(c.Context(), o) },
 	}
 	c.Flags().IntVar(&o.replicas, "replicas", 3, "machines of the MachineSet")
-	c.Flags().BoolVar(&o.keep, "keep", false, "leave everything up until interrupted")
-	c.Flags().Float64Var(&o.scale, "scale", 0.02, "size of the stand-in payload, 1 for real sizes")
-	c.Flags().StringVar(&o.operator, "operator", "out/windows-machine-operator", "the operator's program")
-	c.Flags().StringVar(&o.agent, "agent", "out/wmcb.exe", "the agent for Windows")
-	c.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up after")
+	p := c.PersistentFlags()
+	p.BoolVar(&o.keep, "keep", false, "leave everything up until interrupted")
+	p.Float64Var(&o.scale, "scale", 0.02, "size of the stand-in payload, 1 for real sizes")
+	p.StringVar(&o.operator, "operator", "out/windows-machine-operator", "the operator's program")
+	p.StringVar(&o.agent, "agent", "out/wmcb.exe", "the agent for Windows")
+	p.DurationVar(&o.timeout, "timeout", 10*time.Minute, "give up after")
+	c.AddCommand(&cobra.Command{
+		Use: "vanilla", Short: "Show a machine join a cluster that was put together by hand",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runVanilla(c.Context(), o) },
+	})
 	return c
 }
 
-func run(ctx context.Context, o options) (err error) {
+func runMachineSet(ctx context.Context, o options) error {
 	if o.replicas < 1 {
 		return fmt.Errorf("--replicas %d: there must be at least one machine", o.replicas)
 	}
 	machineapi.SetLogger(logr.Discard())
 	d := &demo{options: o, began: time.Now()}
-	bounded, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
 	d.say("starting a control plane, the Machine API controllers and the operator")
-	d.bed, err = bed.Start(bounded, bed.Options{
-		Agent: o.agent, Operator: o.operator, Scale: o.scale, PodCIDR: "10.244.0.0/16", MachineAPI: true, Logf: d.say,
-	})
-	if err != nil {
+	return d.run(ctx, bed.Options{PodCIDR: "10.244.0.0/16", MachineAPI: true}, d.show)
+}
+
+func runVanilla(ctx context.Context, o options) error {
+	o.replicas = 1
+	d := &vanilla{demo: demo{options: o, began: time.Now()}}
+	d.say("starting a control plane as in Kubernetes the Hard Way")
+	return d.run(ctx, bed.Options{HardWay: true}, d.show)
+}
+
+// run starts a bed and shows something on it.
+func (d *demo) run(ctx context.Context, o bed.Options, show func(context.Context) error) (err error) {
+	o.Agent, o.Operator, o.Scale, o.Logf = d.agent, d.operator, d.scale, d.say
+	bounded, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	if d.bed, err = bed.Start(bounded, o); err != nil {
 		return err
 	}
 	defer func() {
@@ -68,10 +84,10 @@ func run(ctx context.Context, o options) (err error) {
 			err = cerr
 		}
 	}()
-	if err := d.show(bounded); err != nil {
+	if err := show(bounded); err != nil {
 		return fmt.Errorf("%w\nthe operator's last words:\n%s", err, d.lastWords())
 	}
-	if o.keep {
+	if d.keep {
 		return d.wait(ctx)
 	}
 	return nil

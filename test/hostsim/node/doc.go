@@ -1,5 +1,5 @@
 // Package node is the software of a Windows node as programs of a modelled machine (pkg/agent/system/fake): kube-log-runner,
-// containerd and a light kubelet. A program is known by what its file holds (test/payload's markers), wherever it lies and
+// containerd, a light kubelet and a light kube-proxy. A program is known by what its file holds (test/payload's markers), wherever it lies and
 // whatever its name is.
 //
 // The programs lean on nothing but what they find on the machine: their arguments, files, the service manager's answers, HNS
@@ -7,7 +7,8 @@
 // Ready had everything that the agent was to put there. The light kubelet is client-go's certificate manager (client and serving
 // certificates, rotation), a Node object, a lease and a Ready condition; it answers on its port with its serving
 // certificate, and refuses what the real one refuses: unknown flags, unknown fields of its configuration, forbidden labels,
-// missing files.
+// missing files. The light kube-proxy reads its configuration strictly, waits for its HNS network, and lists Services with the token in its file, which it
+// reads again; it makes nothing in HNS.
 //
 // # What it does not prove
 //

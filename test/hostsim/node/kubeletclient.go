@@ -36,10 +36,11 @@ func (c *client) close() { c.closeIdle() }
 
 // kubeconfig is the part of a kubeconfig that the light kubelet uses.
 type kubeconfig struct {
-	server   string
-	ca       []byte
-	token    string
-	certFile string
+	server    string
+	ca        []byte
+	token     string
+	tokenFile string
+	certFile  string
 }
 
 // connect decides as bootstrap.LoadClientConfig of the kubelet does: a kubeconfig whose certificate is still valid is used as it
@@ -96,7 +97,7 @@ func (k *kubelet) readKubeconfig(path string) (kubeconfig, error) {
 	if cluster == nil || user == nil {
 		return out, errors.New("the current context names no cluster or no user")
 	}
-	out = kubeconfig{server: cluster.Server, ca: cluster.CertificateAuthorityData, token: user.Token, certFile: user.ClientCertificate}
+	out = kubeconfig{server: cluster.Server, ca: cluster.CertificateAuthorityData, token: user.Token, tokenFile: user.TokenFile, certFile: user.ClientCertificate}
 	if len(out.ca) == 0 && cluster.CertificateAuthority != "" {
 		if out.ca, err = readFile(k.s, cluster.CertificateAuthority); err != nil {
 			return out, err

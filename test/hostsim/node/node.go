@@ -49,6 +49,8 @@ func (n *Node) Resolve(i fake.Image) (fake.Program, bool) {
 		return n.containerd, true
 	case "kubelet.exe":
 		return n.kubelet, true
+	case "kube-proxy.exe":
+		return n.kubeProxy, true
 	}
 	return nil, false
 }

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
@@ -72,18 +74,24 @@ func TestKubectlShowsAProfile(t *testing.T) {
 	p.GenerateName, p.Name = "", "columns"
 	create(t, p)
 	p.Status = v1alpha1.WindowsNodeProfileStatus{
-		Discovered: &v1alpha1.DiscoveredStatus{APIServer: "https://api.example.test:6443"},
+		Discovered: &v1alpha1.DiscoveredStatus{
+			APIServer: "https://api.example.test:6443", PodCIDRs: []string{"10.244.0.0/16", "fd00::/56"}, ServiceCIDRs: []string{"10.96.0.0/12"}, DNS: []string{"10.96.0.10"},
+		},
+		Network:    &v1alpha1.NetworkStatus{Mode: v1alpha1.NetworkOverlay},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionFactsComplete, Status: metav1.ConditionTrue, Reason: "FactsComplete", LastTransitionTime: metav1.Now()}},
 	}
 	if err := admin.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	got := table(kubectl(t, "get", "winprofile", "columns"))
-	if len(got) != 2 || len(got[1]) != 6 {
+	if len(got) != 2 || len(got[1]) != 8 {
 		t.Fatalf("%q", got)
 	}
-	got[1] = got[1][:5]
-	want := [][]string{{"NAME", "NETWORK", "TRUST", "API", "COMPLETE", "AGE"}, {"columns", "Overlay", "Strict", "https://api.example.test:6443", "True"}}
+	got[1] = got[1][:7]
+	want := [][]string{
+		{"NAME", "MODE", "POD CIDR", "SERVICE CIDR", "DNS", "API", "COMPLETE", "AGE"},
+		{"columns", "Overlay", "10.244.0.0/16", "10.96.0.0/12", "10.96.0.10", "https://api.example.test:6443", "True"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kubectl get winprofile (-want +got):\n%s", diff)
 	}
@@ -103,8 +111,15 @@ func TestKubectlKnowsTheCategory(t *testing.T) {
 
 // kubectl explain is where people look first: every field has a sentence.
 func TestEveryFieldIsExplained(t *testing.T) {
-	if out := kubectl(t, "explain", "windowshost.spec.hostKeys"); !strings.Contains(out, "public keys that the machine may show") {
-		t.Errorf("kubectl explain: %s", out)
+	// The API server publishes the schema of a new kind in its own time.
+	var out []byte
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var err error
+		out, err = cp.Kubectl(ctx, "explain", "windowshost.spec.hostKeys")
+		return err == nil, nil
+	})
+	if err != nil || !strings.Contains(string(out), "public keys that the machine may show") {
+		t.Errorf("kubectl explain: %v: %s", err, out)
 	}
 	files, err := filepath.Glob(root + "config/crd/bases/*.yaml")
 	if err != nil || len(files) != 2 {

@@ -28,7 +28,11 @@ func defaults() v1alpha1.WindowsNodeProfileSpec {
 	return v1alpha1.WindowsNodeProfileSpec{
 		Connection: v1alpha1.ConnectionSpec{Port: 22, CredentialsRef: v1alpha1.SecretReference{Name: "cloud-private-key"}},
 		Trust:      v1alpha1.TrustSpec{HostKeyPolicy: v1alpha1.HostKeyStrict},
-		Network:    v1alpha1.NetworkSpec{Mode: v1alpha1.NetworkNone, Name: "windowsmachine", VSID: 4096},
+		Network: v1alpha1.NetworkSpec{
+			Mode: v1alpha1.NetworkAuto, VSID: 4096, Plugin: v1alpha1.PluginWinBridge,
+			PodCIDRs: v1alpha1.PodCIDRsSpec{Allocation: v1alpha1.AllocationControllerManager, MaskSize: 24},
+		},
+		KubeProxy: v1alpha1.KubeProxySpec{Mode: v1alpha1.KubeProxyAuto},
 	}
 }
 
@@ -126,6 +130,18 @@ func TestProfileRules(t *testing.T) {
 		refused("long username", "spec.connection.username", "may not be more than 256", connection(func(c *v1alpha1.ConnectionSpec) { c.Username = strings.Repeat("u", 257) })),
 		refused("username that no host takes", "spec.connection.username", "must not hold blanks or quotes", connection(func(c *v1alpha1.ConnectionSpec) { c.Username = "two words" })),
 		accepted("domain user", connection(func(c *v1alpha1.ConnectionSpec) { c.Username = `CORP\svc` })),
+		accepted("an installer", connection(func(c *v1alpha1.ConnectionSpec) {
+			c.OpenSSH = &v1alpha1.OpenSSHSpec{MSIURL: "https://mirror.example.test:8443/a/b-1.msi", SHA256: strings.Repeat("a", 64)}
+		})),
+		refused("installer over HTTP", "spec.connection.openSSH.msiURL", "should match", connection(func(c *v1alpha1.ConnectionSpec) {
+			c.OpenSSH = &v1alpha1.OpenSSHSpec{MSIURL: "http://mirror.example.test/b.msi", SHA256: strings.Repeat("a", 64)}
+		})),
+		refused("installer with a query", "spec.connection.openSSH.msiURL", "should match", connection(func(c *v1alpha1.ConnectionSpec) {
+			c.OpenSSH = &v1alpha1.OpenSSHSpec{MSIURL: "https://mirror.example.test/b.msi?x=1&y=2", SHA256: strings.Repeat("a", 64)}
+		})),
+		refused("installer without a hash", "spec.connection.openSSH.sha256", "should match", connection(func(c *v1alpha1.ConnectionSpec) {
+			c.OpenSSH = &v1alpha1.OpenSSHSpec{MSIURL: "https://mirror.example.test/b.msi"}
+		})),
 		refused("long Secret name", "spec.connection.credentialsRef.name", "may not be more than 253", connection(func(c *v1alpha1.ConnectionSpec) { c.CredentialsRef.Name = strings.Repeat("s", 254) })),
 
 		accepted("trust on first use", func(s *v1alpha1.WindowsNodeProfileSpec) { s.Trust.HostKeyPolicy = v1alpha1.HostKeyTrustOnFirstUse }),
@@ -171,7 +187,30 @@ func TestProfileRules(t *testing.T) {
 		refused("Custom without a configuration", "spec.network", "goes with mode Custom", network(func(n *v1alpha1.NetworkSpec) { n.Mode = v1alpha1.NetworkCustom })),
 		refused("a configuration without Custom", "spec.network", "goes with mode Custom", network(func(n *v1alpha1.NetworkSpec) { n.CNIConfig = `{"type":"win-bridge"}` })),
 		refused("a configuration with Overlay", "spec.network", "goes with mode Custom", network(func(n *v1alpha1.NetworkSpec) { n.Mode, n.CNIConfig = v1alpha1.NetworkOverlay, `{}` })),
-		refused("no such mode", "spec.network.mode", "L2Bridge", network(func(n *v1alpha1.NetworkSpec) { n.Mode = "Calico" })),
+		refused("no such mode", "spec.network.mode", "L2Bridge", network(func(n *v1alpha1.NetworkSpec) { n.Mode = "NAT" })),
+		accepted("part of flannel's network", network(func(n *v1alpha1.NetworkSpec) { n.Mode = v1alpha1.NetworkFlannelVXLAN })),
+		accepted("sdnbridge", network(func(n *v1alpha1.NetworkSpec) { n.Mode, n.Plugin = v1alpha1.NetworkL2Bridge, v1alpha1.PluginSDNBridge })),
+		refused("sdnbridge without L2Bridge", "spec.network", "goes with mode L2Bridge only", network(func(n *v1alpha1.NetworkSpec) { n.Plugin = v1alpha1.PluginSDNBridge })),
+		refused("no such plugin", "spec.network.plugin", "WinBridge", network(func(n *v1alpha1.NetworkSpec) { n.Plugin = "NAT" })),
+		accepted("ranges by the operator", network(func(n *v1alpha1.NetworkSpec) {
+			n.PodCIDRs.Allocation, n.PodCIDRs.MaskSize = v1alpha1.AllocationOperator, 28
+		})),
+		refused("ranges by nobody", "spec.network.podCIDRs.allocation", "ControllerManager", network(func(n *v1alpha1.NetworkSpec) { n.PodCIDRs.Allocation = "Nobody" })),
+		refused("small ranges", "spec.network.podCIDRs.maskSize", "less than or equal to 28", network(func(n *v1alpha1.NetworkSpec) { n.PodCIDRs.MaskSize = 29 })),
+		refused("large ranges", "spec.network.podCIDRs.maskSize", "greater than or equal to 16", network(func(n *v1alpha1.NetworkSpec) { n.PodCIDRs.MaskSize = 15 })),
+		accepted("peers", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(5000) })),
+		refused("5001 peers", "spec.network.nodes", "at most 5000", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(5001) })),
+		refused("one peer twice", "spec.network.nodes[1]", "Duplicate value", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = append(peers(1), peers(1)...) })),
+		refused("a peer without range", "spec.network.nodes[0].podCIDRs", "prefixes such as", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(1); n.Nodes[0].PodCIDRs = []string{"10.244.3.0"} })),
+		refused("a peer that is no Node", "spec.network.nodes[0].name", "should match", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(1); n.Nodes[0].Name = "Node 1" })),
+		refused("a peer without address", "spec.network.nodes[0].providerAddress", "must be an IP address", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(1); n.Nodes[0].ProviderAddress = "node-1" })),
+		refused("a peer with half a MAC", "spec.network.nodes[0].vtepMAC", "should match", network(func(n *v1alpha1.NetworkSpec) { n.Nodes = peers(1); n.Nodes[0].VTEPMAC = "02-11-22" })),
+
+		accepted("kube-proxy", func(s *v1alpha1.WindowsNodeProfileSpec) {
+			s.KubeProxy = v1alpha1.KubeProxySpec{Mode: v1alpha1.KubeProxyManaged, Verbosity: ptr.To[int32](10), EnableDSR: ptr.To(false)}
+		}),
+		refused("no such kube-proxy", "spec.kubeProxy.mode", "Managed", func(s *v1alpha1.WindowsNodeProfileSpec) { s.KubeProxy.Mode = "DaemonSet" }),
+		refused("kube-proxy's verbosity 11", "spec.kubeProxy.verbosity", "less than or equal to 10", func(s *v1alpha1.WindowsNodeProfileSpec) { s.KubeProxy.Verbosity = ptr.To[int32](11) }),
 		refused("a short configuration", "spec.network.cniConfig", "at least 2 chars", network(func(n *v1alpha1.NetworkSpec) { n.Mode, n.CNIConfig = v1alpha1.NetworkCustom, "{" })),
 		refused("a huge configuration", "spec.network.cniConfig", "may not be more than 65536", network(func(n *v1alpha1.NetworkSpec) {
 			n.Mode, n.CNIConfig = v1alpha1.NetworkCustom, strings.Repeat("x", 65537)
@@ -221,4 +260,16 @@ func TestProfileStatusTakesWhatIsDiscovered(t *testing.T) {
 	if err := admin.Status().Update(t.Context(), p); err != nil {
 		t.Error(err)
 	}
+}
+
+// peers are n nodes with all that a profile can say of them.
+func peers(n int) []v1alpha1.NetworkNode {
+	var out []v1alpha1.NetworkNode
+	for i := range n {
+		out = append(out, v1alpha1.NetworkNode{
+			Name: fmt.Sprintf("node-%d", i), PodCIDRs: []string{fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("fd00:%x::/64", i)},
+			ProviderAddress: fmt.Sprintf("192.168.%d.%d", i/256, i%256), VTEPMAC: fmt.Sprintf("02:11:22:33:%02X:%02x", i/256, i%256),
+		})
+	}
+	return out
 }

@@ -69,7 +69,10 @@ func TestW69OperatorRights(t *testing.T) {
 		{"patch windowsnodeprofiles.windowsmachine.dev/status", "", "profile"},
 		{"watch machines.machine.openshift.io", elsewhere, "machine"},
 		{"watch nodes", "", "host, machine, csr"},
-		{"patch nodes", "", "host: labels and the host's UID"},
+		{"patch nodes", "", "host: labels and the host's UID; podcidr: spec.podCIDR where the profile says so"},
+		{"list pods", "", "podcidr: addresses of running pods"},
+		{"list events", "default", "podcidr: CIDRNotAvailable and CIDRAssignmentFailed on Nodes"},
+		{"get leases.coordination.k8s.io kube-controller-manager", "kube-system", "podcidr: a sign of life"},
 		{"delete nodes", "", "host: a deleted host's Node"},
 		{"watch secrets", namespace, "host: private keys; profile: ignition"},
 		{"get secrets", namespace, "discover: ignition"},
@@ -80,6 +83,13 @@ func TestW69OperatorRights(t *testing.T) {
 		{"get configmaps coredns", "kube-system", "discover"},
 		{"get configmaps extension-apiserver-authentication", "kube-system", "discover"},
 		{"get configmaps kube-root-ca.crt", "kube-system", "discover"},
+		{"get configmaps cilium-config", "kube-system", "discover: the pod network"},
+		{"get configmaps kube-router-cfg", "kube-system", "discover: the pod network"},
+		{"get configmaps kube-flannel-cfg", "kube-flannel", "discover: the pod network"},
+		{"list ippools.crd.projectcalico.org", "", "discover: the pod network"},
+		{"get felixconfigurations.crd.projectcalico.org default", "", "discover: the pod network"},
+		{"get installations.operator.tigera.io default", "", "discover: the pod network"},
+		{"list pods", "kube-system", "discover: arguments of mirror pods"},
 		{"get configmaps cluster-info", "kube-public", "discover"},
 		{"get services kubernetes", "default", "discover"},
 		{"list services", "", "discover, csr: addresses that no node may claim"},
@@ -122,6 +132,11 @@ func TestW69OperatorRights(t *testing.T) {
 		{"get configmaps another", "kube-system", "reads ConfigMaps that it does not need"},
 		{"list configmaps", "kube-system", "reads ConfigMaps that it does not need"},
 		{"update configmaps", namespace, "changes an admin's input"},
+		{"create services", namespace, "takes others' traffic by externalIPs"},
+		{"watch pods", "", "holds all pods in memory"},
+		{"list events", elsewhere, "reads what others say"},
+		{"get leases.coordination.k8s.io kube-scheduler", "kube-system", "reads leases that it does not need"},
+		{"update leases.coordination.k8s.io kube-controller-manager", "kube-system", "stops the controller manager"},
 		{"create pods", namespace, "runs code as any account of its namespace"},
 		{"create pods", "kube-system", "runs code as any account"},
 		{"create pods/exec", namespace, "runs code in pods"},
@@ -150,7 +165,6 @@ func TestW69OperatorRights(t *testing.T) {
 		{"create certificatesigningrequests.certificates.k8s.io", "", "asks for certificates"},
 		{"update certificatesigningrequests.certificates.k8s.io/status", "", "writes certificates"},
 		{"delete certificatesigningrequests.certificates.k8s.io", "", "hides what was asked"},
-		{"get leases.coordination.k8s.io kube-controller-manager", "kube-system", "sees others' leases"},
 		{"update leases.coordination.k8s.io win-1", "kube-node-lease", "forges signs of life"},
 		{"update leases.coordination.k8s.io another", namespace, "takes another's lead"},
 		{"create windowshosts.windowsmachine.dev", elsewhere, "makes hosts elsewhere"},
@@ -300,7 +314,7 @@ func TestW69NoWildcards(t *testing.T) {
 			case "RoleBinding", "ClusterRoleBinding":
 				bound[o.RoleRef.Kind+" "+o.Metadata.Namespace] = true
 				for _, s := range o.Subjects {
-					if s.Name != account && s.Name != "system:serviceaccounts:windows-machine-bootstrap" {
+					if s.Name != account && s.Name != "windows-kube-proxy" && s.Name != "system:serviceaccounts:windows-machine-bootstrap" {
 						t.Errorf("%s: %s binds %s %s", f, o.Metadata.Name, s.Kind, s.Name)
 					}
 				}

@@ -59,6 +59,9 @@ func TestWindowsHostRules(t *testing.T) {
 	hostKeys := func(name, field, words string, keys ...string) row {
 		return row{rule{"host keys: " + name, field, words}, func(s *v1alpha1.WindowsHostSpec) { s.HostKeys = keys }}
 	}
+	winRM := func(name, field, words string, w v1alpha1.WinRMSpec) row {
+		return row{rule{"winRM: " + name, field, words}, func(s *v1alpha1.WindowsHostSpec) { s.Transport, s.WinRM = v1alpha1.TransportWinRM, &w }}
+	}
 	nodeIP := func(a, words string) row {
 		r := row{rule{name: "nodeIP " + a, words: words}, func(s *v1alpha1.WindowsHostSpec) { s.NodeIP = a }}
 		if words != "" {
@@ -117,7 +120,14 @@ func TestWindowsHostRules(t *testing.T) {
 		{rule{"port -1", "spec.port", "should be greater than or equal to 1"}, func(s *v1alpha1.WindowsHostSpec) { s.Port = -1 }},
 
 		{rule{name: "transport SSH"}, func(s *v1alpha1.WindowsHostSpec) { s.Transport = "SSH" }},
-		{rule{"transport WinRM", "spec.transport", `"SSH"`}, func(s *v1alpha1.WindowsHostSpec) { s.Transport = "WinRM" }},
+		{rule{name: "transport WinRM"}, func(s *v1alpha1.WindowsHostSpec) { s.Transport = "WinRM" }},
+		{rule{"transport Telnet", "spec.transport", `"SSH", "WinRM"`}, func(s *v1alpha1.WindowsHostSpec) { s.Transport = "Telnet" }},
+		winRM("whole", "", "", v1alpha1.WinRMSpec{Port: 443, ServerName: "win-1.example.test"}),
+		winRM("with an IP address", "", "", v1alpha1.WinRMSpec{ServerName: "192.0.2.10"}),
+		winRM("plain HTTP", "spec.winRM.port", "5985 is the port of plain HTTP", v1alpha1.WinRMSpec{Port: 5985}),
+		winRM("port 65536", "spec.winRM.port", "should be less than or equal to 65535", v1alpha1.WinRMSpec{Port: 65536}),
+		winRM("name in upper case", "spec.winRM.serverName", "must be an IP address or a DNS name", v1alpha1.WinRMSpec{ServerName: "WIN-1"}),
+		{rule{"winRM without its transport", "spec", "winRM goes with transport WinRM"}, func(s *v1alpha1.WindowsHostSpec) { s.WinRM = &v1alpha1.WinRMSpec{} }},
 
 		username("capi", ""),
 		username(`CORP\svc-windows`, ""),

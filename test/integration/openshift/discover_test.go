@@ -73,6 +73,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	want := wantFacts(r.bed)
 	want.CloudConfig, want.Sources, want.ServerNames = whole.CloudConfig, whole.Sources, whole.ServerNames
+	want.Plane, want.Mode, want.Why = facts.Plane{Kind: facts.PlaneOVNKubernetes, From: "Network cluster .status.networkType"}, "None", whole.Why
 	if diff := cmp.Diff(want, whole); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

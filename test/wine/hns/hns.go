@@ -28,6 +28,7 @@ const (
 	PortExists       Status = 0x803b0013 // HCN_E_PORT_ALREADY_EXISTS: a load balancer with that front end is there
 	NotSupported     Status = 0x803b0015 // HCN_E_REQUEST_UNSUPPORTED
 	InvalidJSON      Status = 0x803b001b
+	ObjectExists     Status = 0x80071392 // ERROR_OBJECT_ALREADY_EXISTS: another endpoint has the address
 	NotFound         Status = 0x80070490 // ERROR_NOT_FOUND
 	Failed           Status = 0x80004005 // E_FAIL
 )
@@ -49,6 +50,8 @@ type Options struct {
 	ManagementIP string
 	// NetworkMade is called when a network was made, before the answer: on a real machine the link drops now. Nil for nothing.
 	NetworkMade func()
+	// HostAddress is called when the host gets an adapter with that address on an endpoint, and when it loses it; nil for nothing.
+	HostAddress func(address string, there bool)
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
 }
@@ -122,7 +125,7 @@ func (s *Service) Networks() []string {
 // nonPersistent is EnableNonPersistent in a network's flags.
 const nonPersistent = 8
 
-// Boot forgets what does not outlive a boot: networks that are not persistent and their endpoints, namespaces, load balancers, routes.
+// Boot forgets what does not outlive a boot: networks that are not persistent, endpoints, namespaces, load balancers, routes.
 func (s *Service) Boot() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,6 +133,9 @@ func (s *Service) Boot() error {
 		if flags, _ := n["Flags"].(float64); int(flags)&nonPersistent != 0 {
 			s.drop(kindNetwork, n)
 		}
+	}
+	for _, e := range slices.Clone(s.objects[kindEndpoint]) {
+		s.drop(kindEndpoint, e)
 	}
 	for _, kind := range []string{kindNamespace, kindLoadBalancer, kindRoute} {
 		delete(s.objects, kind)
@@ -170,7 +176,7 @@ func (s *Service) Do(function, id, network, path, document string) (status Statu
 
 func (s *Service) do(function, id, network, path, document string) answer {
 	if method, ok := strings.CutPrefix(function, "HNS:"); ok {
-		return s.older(method, strings.Trim(path, "/"))
+		return s.older(method, strings.Trim(path, "/"), document)
 	}
 	for verb, f := range map[string]func(kind, id, network, document string) answer{
 		"Create": s.create, "Enumerate": s.enumerate, "Open": s.open, "Query": s.query, "Delete": s.remove, "Modify": s.modify,
@@ -271,7 +277,21 @@ func (s *Service) checkNetwork(o object) answer {
 			return refuse(AlreadyExists, "network %s already exists", n.text(keyName))
 		}
 	}
-	return checkPolicies(o[keyPolicies])
+	if a := checkPolicies(o[keyPolicies]); a.status != OK {
+		return a
+	}
+	if o.text("Type") == "Overlay" {
+		s.addRouter(o)
+	}
+	return answer{}
+}
+
+// addRouter gives an overlay a distributed router, whose hardware address HNS tells in a policy.
+func (s *Service) addRouter(o object) {
+	have, _ := o[keyPolicies].([]any)
+	o[keyPolicies] = append(have, map[string]any{
+		"Type": "DrMacAddress", "Settings": map[string]any{"Address": fmt.Sprintf("00-15-5D-FF-00-%02X", len(s.objects[kindNetwork])+1)},
+	})
 }
 
 func (s *Service) checkEndpoint(network string, o object) answer {
@@ -368,42 +388,18 @@ func (s *Service) remove(kind, id, _, _ string) answer {
 // drop removes an object; a network takes its endpoints along.
 func (s *Service) drop(kind string, o object) {
 	id := o.text(keyID)
-	s.objects[kind] = slices.DeleteFunc(s.objects[kind], func(x object) bool { return x.text(keyID) == id })
+	if kind == kindEndpoint && o.attached() && s.opts.HostAddress != nil {
+		s.opts.HostAddress(addressOf(o), false)
+	}
 	if kind == kindNetwork {
-		s.objects[kindEndpoint] = slices.DeleteFunc(s.objects[kindEndpoint], func(x object) bool { return strings.EqualFold(x.text(keyNetwork), id) })
-	}
-}
-
-// older answers the interface before version 2, of which hcsshim uses the version, the lists and a single network.
-func (s *Service) older(method, path string) answer {
-	kind, id, _ := strings.Cut(path, "/")
-	switch {
-	case method != "GET":
-	case kind == "globals":
-		return success(object{"Version": object{"Major": 13, "Minor": 2}, "Major": 13, "Minor": 2})
-	case kind == "policylists":
-		return success([]object{})
-	case kind == "networks" && id != "":
-		o, ok := s.find(kindNetwork, id)
-		if !ok {
-			return answer{payload: missing(kindNetwork).payload}
+		for _, e := range slices.Clone(s.objects[kindEndpoint]) {
+			if strings.EqualFold(e.text(keyNetwork), id) {
+				s.drop(kindEndpoint, e)
+			}
 		}
-		return success(s.old(o))
-	case kind == "networks", kind == "endpoints":
-		out := []object{}
-		for _, o := range s.objects[map[string]string{"networks": kindNetwork, "endpoints": kindEndpoint}[kind]] {
-			out = append(out, s.old(o))
-		}
-		return success(out)
 	}
-	return answer{payload: refuse(NotSupported, "%s %s", method, path).payload}
+	s.objects[kind] = slices.DeleteFunc(s.objects[kind], func(x object) bool { return x.text(keyID) == id })
 }
-
-func (s *Service) old(o object) object {
-	return object{keyID: o[keyID], keyName: o[keyName], "Type": o["Type"], keyPolicies: o[keyPolicies], "ManagementIP": s.opts.ManagementIP}
-}
-
-func success(v any) answer { return answer{payload: encode(object{"Success": true, "Output": v})} }
 
 func (s *Service) save() error {
 	if s.opts.State == "" {

@@ -20,8 +20,12 @@ type Tree struct {
 	Certificates map[string][]string
 	Defender     []plan.DefenderExclusion
 	Networks     []plan.Network
-	Routes       []plan.Route
-	Addresses    []plan.AdapterAddress
+	// Endpoints that are attached to the host, by name; Remotes of Overlay networks, by the network's name in capitals; Forwarding names adapters.
+	Endpoints  map[string]plan.HostEndpoint
+	Remotes    map[string][]plan.RemoteSubnet
+	Forwarding []string
+	Routes     []plan.Route
+	Addresses  []plan.AdapterAddress
 }
 
 // FileState is a file or folder.
@@ -47,6 +51,7 @@ func (m *Machine) Dump() Tree {
 	defer m.mu.Unlock()
 	t := Tree{
 		Files: map[string]FileState{}, Env: map[string]string{}, Features: maps.Clone(m.features),
+		Endpoints: map[string]plan.HostEndpoint{}, Remotes: map[string][]plan.RemoteSubnet{},
 		Services: map[string]ServiceState{}, Certificates: map[string][]string{}, Routes: slices.Clone(m.routes),
 	}
 	for _, d := range m.drives {
@@ -70,10 +75,25 @@ func (m *Machine) Dump() Tree {
 	for _, key := range slices.Sorted(maps.Keys(m.networks)) {
 		t.Networks = append(t.Networks, m.networks[key])
 	}
+	m.dumpNetwork(&t)
+	return t
+}
+
+func (m *Machine) dumpNetwork(t *Tree) {
+	for _, e := range m.endpoints {
+		if e.attached {
+			t.Endpoints[e.Name] = e.HostEndpoint
+		}
+	}
+	for network, list := range m.remotes {
+		t.Remotes[network] = slices.Clone(list)
+	}
 	for _, a := range m.adapters {
 		t.Addresses = append(t.Addresses, a.shown())
+		if a.forwarding {
+			t.Forwarding = append(t.Forwarding, a.shown().Adapter)
+		}
 	}
-	return t
 }
 
 func dumpFiles(out map[string]FileState, n *node) {

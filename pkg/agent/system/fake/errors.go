@@ -50,6 +50,10 @@ const (
 	codeDISMUnknownFeature = 0x800f080c
 	codeHCNNetworkNotFound = 0x803b0001
 	codeHCNAdapterNotFound = 0x803b0006
+	codeHCNNoEndpoint      = 0x803b0002
+	codeHCNInvalidPolicy   = 0x803b000e
+	codeHCNAddrReserved    = 0x803b002f
+	codeObjectExists       = 5010
 	codeHCNNetworkExists   = 0x803b0010
 )
 

@@ -25,6 +25,8 @@ type Options struct {
 	NotElevated bool
 	// Defender is whether Microsoft Defender runs.
 	Defender bool
+	// Survey is what Machine.Survey answers.
+	Survey plan.Survey
 	// DiskSize is the size of drive C: in bytes, 64 GiB when 0.
 	DiskSize int64
 	// Adapters are the network adapters; nil is one "Ethernet" with 192.0.2.10/24 and the default route.
@@ -107,6 +109,8 @@ type Machine struct {
 	routes    []plan.Route
 	adapters  []*adapter
 	networks  map[string]plan.Network
+	endpoints map[string]endpoint
+	remotes   map[string][]plan.RemoteSubnet
 	intercept func(Op) Verdict
 	watchers  map[int]func(Event)
 	nextWatch int
@@ -128,7 +132,8 @@ func New(o Options) *Machine {
 		drives: map[string]*node{}, processes: map[uint32]*Process{}, nextPID: 4, services: map[string]*service{},
 		env: map[string]plan.EnvVar{}, features: map[string]Feature{}, firewall: map[string]plan.FirewallRule{},
 		certs:    map[string]map[string]bool{"ROOT": {}, "CA": {}},
-		defender: map[plan.DefenderExclusion]bool{}, networks: map[string]plan.Network{}, watchers: map[int]func(Event){},
+		defender: map[plan.DefenderExclusion]bool{}, networks: map[string]plan.Network{},
+		endpoints: map[string]endpoint{}, remotes: map[string][]plan.RemoteSubnet{}, watchers: map[int]func(Event){},
 	}
 	m.life, m.end = context.WithCancel(context.Background())
 	for name, f := range o.Features {
@@ -310,6 +315,14 @@ func (v machine) FreeDisk(path string) (int64, error) {
 		return 0, err
 	}
 	return v.m.free(), nil
+}
+
+func (v machine) Survey() plan.Survey {
+	if err := v.lock(); err != nil {
+		return plan.Survey{}
+	}
+	defer v.unlock()
+	return v.m.opts.Survey
 }
 
 func (v machine) Executable() (string, error) {

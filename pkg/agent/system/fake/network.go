@@ -30,6 +30,10 @@ type adapter struct {
 	link     linkState
 	// epoch counts changes of the link, so that a late timer does not undo a newer one.
 	epoch int
+	// endpoint is the endpoint of HNS that it is the host's side of, "" for a real one.
+	endpoint string
+	// forwarding is that of the interface that holds the address now, below that of the real one while a virtual switch has taken its address.
+	forwarding, below bool
 }
 
 type linkState int
@@ -165,6 +169,7 @@ func (v networks) Create(ctx context.Context, n plan.Network) error {
 	if a == nil {
 		return refuse("create network", n.Name, codeHCNAdapterNotFound, system.ErrAdapterNotFound)
 	}
+	n.HostEndpoint, n.Remotes = nil, nil // Objects of their own to HNS.
 	v.m.networks[fold(n.Name)] = n
 	v.m.useAdapter(a, n.Name, true)
 	return nil
@@ -204,6 +209,7 @@ func (v networks) Delete(ctx context.Context, name string) error {
 		return refuse("delete network", name, codeHCNNetworkNotFound, system.ErrNetworkNotFound)
 	}
 	delete(v.m.networks, fold(name))
+	v.m.dropInside(fold(name))
 	for _, a := range v.m.adapters {
 		if a.networks[fold(name)] {
 			v.m.useAdapter(a, name, false)
@@ -224,7 +230,14 @@ func (m *Machine) useAdapter(a *adapter, network string, on bool) {
 		delete(a.networks, fold(network))
 	}
 	if before != (len(a.networks) > 0) {
+		// Forwarding is a setting of the interface, and does not move with the address.
+		if before {
+			a.forwarding = a.below
+		} else {
+			a.below, a.forwarding = a.forwarding, false
+		}
 		m.dropLink(a)
+		m.dropRoutes(a)
 	}
 }
 
@@ -251,8 +264,12 @@ func (m *Machine) dropLink(a *adapter) {
 }
 
 // bootNetworks restores what persists: HNS keeps L2Bridge networks over a reboot; Overlay networks are made with
-// EnableNonPersistent (flag 8 of HostComputeNetwork.Flags) and are gone. Windows waits for the network before services start.
+// EnableNonPersistent (flag 8 of HostComputeNetwork.Flags) and are gone, and so are all endpoints, and forwarding, which is set in the active store.
+// Windows waits for the network before services start.
 func (m *Machine) bootNetworks() {
+	for name := range m.networks {
+		m.dropInside(name)
+	}
 	for name, n := range m.networks {
 		if n.Type != plan.NetworkOverlay {
 			continue
@@ -265,6 +282,7 @@ func (m *Machine) bootNetworks() {
 	for _, a := range m.adapters {
 		a.epoch++
 		a.link = linkUp
+		a.forwarding, a.below = false, false
 	}
 }
 

@@ -52,10 +52,8 @@ func networkAdapter(managementIP string, adapters []adapter) (string, error) {
 	if err != nil {
 		return "", invalid("find adapter", managementIP, codeInvalidParameter)
 	}
-	for _, a := range adapters {
-		if a.up && a.holds(ip) {
-			return physical(a.name, adapters), nil
-		}
+	if a, ok := holding(ip, adapters); ok {
+		return physical(a.name, adapters), nil
 	}
 	return "", &Error{Op: "find adapter", Object: managementIP, Code: codeNotFound, Err: system.ErrAdapterNotFound}
 }
@@ -67,6 +65,16 @@ func (a adapter) holds(ip netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// holding returns the adapter that holds an address in a usable state.
+func holding(ip netip.Addr, adapters []adapter) (a adapter, ok bool) {
+	for _, a := range adapters {
+		if a.up && a.holds(ip) {
+			return a, true
+		}
+	}
+	return adapter{}, false
 }
 
 func physical(name string, adapters []adapter) string {

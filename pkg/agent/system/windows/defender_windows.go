@@ -78,11 +78,14 @@ func (defender) call(method string, e plan.DefenderExclusion) error {
 	return failed("change Defender exclusion", value, err)
 }
 
-// withDefender calls f with the services of Defender's namespace (SWbemServices).
-func withDefender(f func(service *ole.IDispatch) error) error {
+// withDefender calls f with the services of Defender's namespace.
+func withDefender(f func(service *ole.IDispatch) error) error { return withWMI(defenderNamespace, f) }
+
+// withWMI calls f with the services of a namespace of WMI (SWbemServices).
+func withWMI(namespace string, f func(service *ole.IDispatch) error) error {
 	return withCOM(func() error {
 		return withObject("WbemScripting.SWbemLocator", func(locator *ole.IDispatch) error {
-			v, err := oleutil.CallMethod(locator, "ConnectServer", ".", defenderNamespace)
+			v, err := oleutil.CallMethod(locator, "ConnectServer", ".", namespace)
 			return withChild(v, err, f)
 		})
 	})

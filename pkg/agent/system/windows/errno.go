@@ -95,6 +95,7 @@ func sentinel(code uint32) error {
 		0x8004100e:       system.ErrUnsupported,       // WBEM_E_INVALID_NAMESPACE
 		0x800f080c:       system.ErrUnsupported,       // CBS_E_UNKNOWN_UPDATE: DISM knows no feature of that name
 		0x803b0001:       system.ErrNetworkNotFound,   // HCN_E_NETWORK_NOT_FOUND
+		0x803b0002:       system.ErrEndpointNotFound,  // HCN_E_ENDPOINT_NOT_FOUND
 		0x803b0006:       system.ErrAdapterNotFound,   // HCN_E_ADAPTER_NOT_FOUND
 		0x803b0010:       system.ErrNetworkExists,     // HCN_E_NETWORK_ALREADY_EXISTS
 		0x803b0015:       system.ErrUnsupported,       // HCN_E_REQUEST_UNSUPPORTED

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,27 @@ func TestMachine(t *testing.T) {
 	}
 	if _, err := m.Elevated(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSurvey: a port that this test listens on is found, and what the machine says has the right shape.
+func TestSurvey(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	got := here(t).Machine.Survey()
+	if port := l.Addr().(*net.TCPAddr).Port; !slices.Contains(got.BusyPorts, port) {
+		t.Errorf("port %d is not among the listening ones %v", port, got.BusyPorts)
+	}
+	if got.InstallationType == "" {
+		t.Error("no installation type")
+	}
+	for _, r := range got.DynamicPorts {
+		if r.First < 1 || r.Count < 1 || r.Protocol == "" {
+			t.Errorf("range %+v", r)
+		}
 	}
 }
 

@@ -21,9 +21,6 @@ const (
 	hcnUnknown         = 0x80004005
 )
 
-// policyHostRoute lets the host reach the pods of an overlay network.
-const policyHostRoute = "HostRoute"
-
 // networks is the Host Networking Service, reached through hcsshim.
 type networks struct{ vmcompute, computenetwork *windows.LazyDLL }
 

@@ -14,7 +14,7 @@ import (
 const maxRoutes = 100_000
 
 // ipHelper are the functions of iphlpapi.dll that x/sys does not have (netioapi.h).
-type ipHelper struct{ initialize, create, remove *windows.LazyProc }
+type ipHelper struct{ initialize, create, remove, getInterface, setInterface *windows.LazyProc }
 
 func loadIPHelper() ipHelper {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
@@ -22,6 +22,9 @@ func loadIPHelper() ipHelper {
 		initialize: dll.NewProc("InitializeIpForwardEntry"),
 		create:     dll.NewProc("CreateIpForwardEntry2"),
 		remove:     dll.NewProc("DeleteIpForwardEntry2"),
+
+		getInterface: dll.NewProc("GetIpInterfaceEntry"),
+		setInterface: dll.NewProc("SetIpInterfaceEntry"),
 	}
 }
 
