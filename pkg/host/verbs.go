@@ -153,7 +153,8 @@ func (s *Session) publish(r *plan.Report) {
 func extend(trail []plan.Report, r plan.Report) []plan.Report {
 	if n := len(trail); n > 0 {
 		last := trail[n-1]
-		if last.Step == r.Step && last.Phase == r.Phase && last.Digest == r.Digest {
+		// A step may follow one of the same name: what an older plan made of a kind is taken away before the newer one's is put there.
+		if last.Step == r.Step && last.Index == r.Index && last.Phase == r.Phase && last.Digest == r.Digest {
 			return trail
 		}
 	}

@@ -215,6 +215,11 @@ func TestTrail(t *testing.T) {
 		if got := h.do(t, VerbApply, args()).Trail; len(got) != 1 {
 			t.Errorf("a new run begins with %d reports", len(got))
 		}
+		// Two steps of one name, the old credential taken away and the new one put in place, are two.
+		m.run = says(0, line(t, report(func(r *plan.Report) { r.Seq, r.Index = 1, 1 })), line(t, report(func(r *plan.Report) { r.Seq, r.Index = 2, 2 })))
+		if got := h.do(t, VerbApply, args()).Trail; len(got) != 2 {
+			t.Errorf("two steps of one name are %d", len(got))
+		}
 	})
 }
 

@@ -52,7 +52,7 @@ func (m *Machine) Dump() Tree {
 	t := Tree{
 		Files: map[string]FileState{}, Env: map[string]string{}, Features: maps.Clone(m.features),
 		Endpoints: map[string]plan.HostEndpoint{}, Remotes: map[string][]plan.RemoteSubnet{},
-		Services: map[string]ServiceState{}, Certificates: map[string][]string{}, Routes: slices.Clone(m.routes),
+		Services: map[string]ServiceState{}, Certificates: map[string][]string{}, Routes: append([]plan.Route(nil), m.routes...),
 	}
 	for _, d := range m.drives {
 		dumpFiles(t.Files, d)
