@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -172,12 +173,21 @@ func lacking() map[string]string {
 func TestAgentsWindowsCode(t *testing.T) {
 	s := newStation(t)
 	s.build(`C:\work\windows.test.exe`, "./pkg/agent/system/windows", "test", "-c")
-	data, err := filepath.Glob("../../pkg/agent/system/windows/testdata/*")
-	must(t, err)
-	for _, f := range data {
-		b, err := os.ReadFile(f)
-		must(t, err)
-		must(t, s.Put(`C:\work\testdata\`+filepath.Base(f), b))
+	// The tests look for these from the folder that they run in; a path cannot lead above the root of C:.
+	for _, from := range []struct{ root, below, to string }{
+		{"../../pkg/agent/system/windows", "testdata", `C:\work\`},
+		{"../../pkg", "planner/testdata/networks", `C:\`},
+	} {
+		must(t, filepath.WalkDir(filepath.Join(from.root, from.below), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			must(t, err)
+			below, err := filepath.Rel(from.root, path)
+			must(t, err)
+			return s.Put(from.to+strings.ReplaceAll(below, "/", `\`), b)
+		}))
 	}
 	var left []string
 	for name := range lacking() {

@@ -113,7 +113,7 @@ func (r *rig) cost(names []string) {
 		if got := m.HNS().Networks(); !slices.Equal(got, []string{"windowsmachine"}) {
 			r.t.Errorf("%s: HNS networks %v", n, got)
 		}
-		if got := m.FirewallRules(); !slices.Equal(got, []string{"windowsmachine-kubelet"}) {
+		if got := m.FirewallRules(); !slices.Equal(got, []string{"windowsmachine-kubelet", "windowsmachine-kube-proxy"}) {
 			r.t.Errorf("%s: firewall rules %v", n, got)
 		}
 	}
