@@ -108,18 +108,28 @@ func (p *pass) applyFailed(last host.Outcome) cond {
 	return no(v1alpha1.ReasonApplying, fmt.Sprintf("handing over the plan was cut: %v; it is done again", last.Err))
 }
 
-// renewAgent hands the same plan over once more when the service on the machine runs another agent than ours, which re-points it. The facts
+// renewPause is how long after a hand-over that did not help another one is tried.
+const renewPause = time.Minute
+
+// renewAgent hands the same plan over once more when the service on the machine runs another agent than ours, which re-points it, and when there is no
+// such service any more: a power cut takes what the service manager had written down shortly before, and nobody would see to the machine. The facts
 // from before the last time do not know that it was done.
 func (p *pass) renewAgent() {
-	f := p.snap.Facts
-	if f.ServiceAgent == "" || f.ServiceAgent == f.AgentDigest || p.desired.held {
+	f, handed := p.snap.Facts, p.snap.Last[host.VerbApply].At
+	if f.ServiceAgent == f.AgentDigest || p.desired.held {
 		return
 	}
-	if p.snap.Last[host.VerbApply].At.After(p.snap.FactsAt) {
+	before := !p.snap.FactsAt.After(handed)
+	switch since := p.now.Sub(handed); {
+	case before && f.ServiceAgent == "":
+		// There was none when the machine was asked, and it has been made since.
+	case before:
 		p.startFacts()
-		return
+	case since < renewPause:
+		p.lookAgain(renewPause - since)
+	default:
+		p.startApply()
 	}
-	p.startApply()
 }
 
 // startApply hands the plan over, with a ticket where the plan has a place for one, and with a token of kube-proxy where one is due.

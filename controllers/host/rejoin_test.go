@@ -105,6 +105,8 @@ func TestMovedAddressIsTheSpecsWord(t *testing.T) {
 
 func TestOtherAgentInTheServiceIsReplaced(t *testing.T) {
 	older := func(v *view) { v.snap.Facts.AgentDigest, v.snap.Facts.ServiceAgent = "new", "old" }
+	gone := func(v *view) { v.snap.Facts.AgentDigest, v.snap.Facts.ServiceAgent = "new", "" }
+	askedSince := func(v *view) { v.snap.FactsAt = at() }
 	applied := func(at time.Time) func(*view) {
 		return func(v *view) { v.snap.Last[host.VerbApply] = host.Outcome{Verb: host.VerbApply, At: at} }
 	}
@@ -113,7 +115,10 @@ func TestOtherAgentInTheServiceIsReplaced(t *testing.T) {
 		want  host.Verb
 	}{
 		"the same":                     {[]func(*view){func(v *view) { v.snap.Facts.AgentDigest, v.snap.Facts.ServiceAgent = "new", "new" }}, ""},
-		"none yet":                     {[]func(*view){func(v *view) { v.snap.Facts.AgentDigest = "new" }}, ""},
+		"none when it was asked":       {[]func(*view){gone, applied(at())}, ""},
+		"lost with the power":          {[]func(*view){gone, applied(at().Add(-time.Hour))}, host.VerbApply},
+		"gone, to a new operator":      {[]func(*view){gone}, host.VerbApply},
+		"gone again at once":           {[]func(*view){gone, applied(at().Add(-time.Second)), askedSince}, ""},
 		"another":                      {[]func(*view){older, applied(at().Add(-time.Hour))}, host.VerbApply},
 		"replaced since the last look": {[]func(*view){older, applied(at())}, host.VerbFacts},
 	} {

@@ -161,6 +161,10 @@ func (m *machine) facts() plan.HostFacts {
 		f.Time = m.now()
 	}
 	f.AgentDigest, f.HaveBlobs, f.Report = strings.Repeat("a", 64), m.digests, m.set(plan.Report{})
+	if f.Report.Digest != "" {
+		// The agent makes itself a service with the first plan that it accepts.
+		f.ServiceAgent = f.AgentDigest
+	}
 	return f
 }
 

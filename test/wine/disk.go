@@ -75,6 +75,10 @@ func (m *Machine) path(windows string) string {
 	return filepath.Join(m.disk, "drive_c", strings.ReplaceAll(strings.TrimPrefix(windows, `C:\`), `\`, "/"))
 }
 
+// Registry returns HKEY_LOCAL_MACHINE as it is on the disk, in Wine's text format. Wine writes what has changed every half a minute (its server's
+// save_timeout), Windows does so within some seconds; what was changed since is lost when the plug is pulled.
+func (m *Machine) Registry() ([]byte, error) { return os.ReadFile(filepath.Join(m.disk, "system.reg")) }
+
 // File returns a file of the machine as it is now, whether the machine is on or off.
 func (m *Machine) File(path string) ([]byte, error) { return os.ReadFile(m.path(path)) }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,6 +133,12 @@ func (r *rig) killed(name string) {
 }
 
 func (r *rig) pullPlug(m *wine.Machine) error {
+	// What the service manager knows must have reached the disk; without it there is nobody who would begin anything at the next boot.
+	r.until("the last service is on the disk of "+m.Name(), time.Minute, func() (bool, string) {
+		b, err := m.Registry()
+		r.must(err)
+		return bytes.Contains(b, []byte(`Services\\kube-proxy]`)), "it is not"
+	})
 	if err := m.PullPlug(); err != nil {
 		return err
 	}
