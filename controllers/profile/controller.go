@@ -20,7 +20,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -72,6 +74,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.WindowsNodeProfile{}).
 		Watches(&corev1.Secret{}, all).
 		Watches(&corev1.ConfigMap{}, all).
+		Watches(&corev1.Node{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.nodeChanged(ctx, nil, e.Object, q) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+				r.nodeChanged(ctx, e.ObjectOld, e.ObjectNew, q)
+			},
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.nodeChanged(ctx, e.Object, nil, q) },
+		}).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.PodCIDRs.Subscribe(func(c podcidr.Change) {
 				if c.Mismatches {
@@ -81,6 +90,37 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			return nil
 		})).
 		Complete(r)
+}
+
+// queue is what the handlers of events add to.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// gathering is how long changes of Windows Nodes are collected before the profiles are looked at again: a hundred that join together are one look.
+const gathering = 5 * time.Second
+
+// nodeChanged has the profiles looked at when the routes to a Windows Node's pods may be others; was is nil for a new Node, is for one that is gone.
+func (r *Reconciler) nodeChanged(ctx context.Context, was, is client.Object, q queue) {
+	if reflect.DeepEqual(routesTo(was), routesTo(is)) {
+		return
+	}
+	var list v1alpha1.WindowsNodeProfileList
+	if err := r.Client.List(ctx, &list); err != nil {
+		log.FromContext(ctx).Error(err, "listing profiles")
+		return
+	}
+	for i := range list.Items {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}, gathering)
+	}
+}
+
+// routesTo is what the routes to a Windows node's pods rest on, nil for any other object.
+func routesTo(o client.Object) *facts.Peer {
+	n, ok := o.(*corev1.Node)
+	if !ok || n.Labels[corev1.LabelOSStable] != "windows" {
+		return nil
+	}
+	p := peer(n, nil)
+	return &p
 }
 
 // ensureDefault makes the profile "default"; one that is there stays as it is.

@@ -2,14 +2,17 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
@@ -101,4 +104,50 @@ func TestRoutesThatHaveNoRoom(t *testing.T) {
 	if got := clip(many[:routeRoom]); len(got) != routeRoom || got[routeRoom-1] != many[routeRoom-1] {
 		t.Errorf("%d commands, the last %q", len(got), got[len(got)-1])
 	}
+}
+
+// TestNodeChanged: the commands for Linux nodes follow the Windows Nodes, and nothing is looked at for a heartbeat or a Linux Node.
+func TestNodeChanged(t *testing.T) {
+	node := func(os, podCIDR, address string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelOSStable: os}}}
+		if podCIDR != "" {
+			n.Spec.PodCIDRs = []string{podCIDR}
+		}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		return n
+	}
+	windows := node("windows", "10.244.3.0/24", "10.0.0.9")
+	beat := windows.DeepCopy()
+	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	for _, tc := range []struct {
+		name    string
+		was, is client.Object
+		want    int
+	}{
+		{"new", nil, windows, 1},
+		{"gone", windows, nil, 1},
+		{"given its range", node("windows", "", "10.0.0.9"), windows, 1},
+		{"moved", node("windows", "10.244.3.0/24", "10.0.0.8"), windows, 1},
+		{"heartbeat", windows, beat, 0},
+		{"Linux", nil, node("linux", "10.244.1.0/24", "10.0.0.4"), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, interceptor.Funcs{}, &v1alpha1.WindowsNodeProfile{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			q := &later{}
+			w.r.nodeChanged(t.Context(), tc.was, tc.is, q)
+			if len(q.added) != tc.want || slices.Contains(q.added, "default after 0s") {
+				t.Errorf("looked at: %q, want %d after %s", q.added, tc.want, gathering)
+			}
+		})
+	}
+}
+
+// later notes what a queue is to hold after a while; anything else that is asked of it panics.
+type later struct {
+	queue
+	added []string
+}
+
+func (q *later) AddAfter(r reconcile.Request, d time.Duration) {
+	q.added = append(q.added, fmt.Sprintf("%s after %s", r.Name, d))
 }

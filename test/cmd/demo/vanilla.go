@@ -197,7 +197,25 @@ func (d *vanilla) mend(ctx context.Context) error {
 	if err := d.checkRoutes(ctx, linuxNodes()); err != nil {
 		return err
 	}
+	if err := d.otherHalf(ctx); err != nil {
+		return err
+	}
 	return d.tables(ctx)
+}
+
+// otherHalf waits for what the operator cannot do: the profile lists the commands that give Linux nodes the route to the machine's pods.
+func (d *vanilla) otherHalf(ctx context.Context) error {
+	return d.follow(ctx, func(ctx context.Context) (bool, error) {
+		var node corev1.Node
+		var profile v1alpha1.WindowsNodeProfile
+		for name, o := range map[string]client.Object{hostName: &node, v1alpha1.DefaultProfile: &profile} {
+			if err := d.bed.Client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+				return false, err
+			}
+		}
+		n := profile.Status.Network
+		return n != nil && slices.ContainsFunc(n.LinuxRoutes, func(c string) bool { return strings.Contains(c, node.Spec.PodCIDR) }), nil
+	})
 }
 
 // override finds the patch that a condition asks for.
