@@ -84,7 +84,7 @@ func scenarios(quick bool) []scenario {
 // idle configures many machines as cheaply as can be, and then starts the operator anew: it looks at each of them once.
 func idle(hosts int) scenario {
 	return scenario{
-		name: "idle", hosts: hosts, scale: scaleIdle, given: true, stub: true, phases: []phase{phaseRestart}, batch: 100, budget: 4 * time.Minute,
+		name: "idle", hosts: hosts, scale: scaleIdle, given: true, stub: true, phases: []phase{phaseRestart}, batch: 100, budget: 6 * time.Minute,
 	}
 }
 
