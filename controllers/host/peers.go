@@ -25,9 +25,12 @@ import (
 	"github.com/windowsmachine/operator/pkg/planner"
 )
 
-// settlePeers is how long changes of other nodes are collected before they go into plans: each machine gets at most one plan for them in that time,
-// however many nodes come and go meanwhile. A new node's pods are reached so much later.
-const settlePeers = 10 * time.Second
+// Changes of other nodes are collected before they go into plans, until there was none for settlePeers, and for peersLimit at most: a hundred nodes that
+// join one after the other are a few plans for each machine and not a hundred. A new node's pods are reached so much later.
+const (
+	settlePeers = 5 * time.Second
+	peersLimit  = 30 * time.Second
+)
 
 // needsPeers reports whether the plan of a host in that mode depends on the other nodes.
 func needsPeers(mode string) bool {
@@ -38,16 +41,17 @@ func needsPeers(mode string) bool {
 // for each of them. The zero neighborhood is ready.
 type neighborhood struct {
 	mu sync.Mutex
-	// read is whether known has been read; changed is since when it is out of date, zero while it is not.
-	read    bool
-	known   []facts.Peer
-	changed time.Time
+	// read is whether known has been read; changed is since when it is out of date, zero while it is not, and last when Nodes changed again.
+	read          bool
+	known         []facts.Peer
+	changed, last time.Time
 }
 
 // change notes that Nodes have changed and reports whether that is news: then every host that depends on them is due once they have settled.
 func (n *neighborhood) change(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.last = now
 	if !n.changed.IsZero() {
 		return false
 	}
@@ -63,7 +67,7 @@ func (n *neighborhood) peers(now time.Time, list func() ([]facts.Peer, error)) (
 		if n.changed.IsZero() {
 			return n.known, 0, nil
 		}
-		if left := settlePeers - now.Sub(n.changed); left > 0 {
+		if left := min(settlePeers-now.Sub(n.last), peersLimit-now.Sub(n.changed)); left > 0 {
 			return n.known, left, nil
 		}
 	}

@@ -140,12 +140,21 @@ func TestNeighborhoodSettles(t *testing.T) {
 		if news != (size == 2) {
 			t.Errorf("node %d: news %t", size, news)
 		}
-		look(1, settlePeers-now.Sub(at()))
+		look(1, settlePeers)
 		now = now.Add(settlePeers / 2000)
 	}
-	now = at().Add(settlePeers)
+	// They settle when there was no change for a while ...
+	now = now.Add(settlePeers)
 	look(1001, 0)
-	if listed != 2 {
+	// ... and changes that never end hold nothing up for longer than the limit.
+	began := now
+	for ; now.Sub(began) < peersLimit; now = now.Add(time.Second) {
+		size++
+		n.change(now)
+		look(1001, min(settlePeers, peersLimit-now.Sub(began)))
+	}
+	look(1001+int(peersLimit/time.Second), 0)
+	if listed != 3 {
 		t.Errorf("listed %d times", listed)
 	}
 	n.change(now)
@@ -154,7 +163,7 @@ func TestNeighborhoodSettles(t *testing.T) {
 	if _, _, err := n.peers(now, func() ([]facts.Peer, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	look(1001, 0)
+	look(1001+int(peersLimit/time.Second), 0)
 }
 
 // networked is a host whose mode depends on other nodes, and whose Node has a range.
