@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -21,7 +19,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/plan"
 )
 
-var update = flag.Bool("update", false, "rewrite the goldens")
+var _ = flag.Bool("update", false, "rewrite the goldens")
 
 const agentExe = `C:\Windows\wmcb\0123456789abcdef\wmcb.exe`
 
@@ -216,24 +214,6 @@ func (r *rig) node() plan.Plan {
 
 func ticket() map[string][]byte {
 	return map[string][]byte{"bootstrap-kubeconfig": []byte("canary-token")}
-}
-
-// golden compares got with a file in testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", path, d)
-	}
 }
 
 func has(list []string, want ...string) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/agent/step"
 	"github.com/windowsmachine/operator/pkg/agent/system/fake"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
 // TestFirstConfigure: accepted, followed step by step to the end, and what is left on the machine.
@@ -57,15 +58,15 @@ func TestGoldens(t *testing.T) {
 		r.applied(envelope(1, r.node(), ticket()), plan.PhaseInSync)
 		b, err := r.m.ReadFile(rooted(journalFile))
 		r.must(err)
-		golden(t, "journal.jsonl", b)
+		golden.Equal(t, "testdata/journal.jsonl", b)
 		rep, err := ASCIIJSON(r.report())
 		r.must(err)
-		golden(t, "report.json", append(rep, '\n'))
+		golden.Equal(t, "testdata/report.json", append(rep, '\n'))
 		facts, err := r.a.Facts(t.Context(), plan.FactsRequest{Blobs: r.node().Blobs()})
 		r.must(err)
 		line, err := ASCIIJSON(facts)
 		r.must(err)
-		golden(t, "facts.json", append(line, '\n'))
+		golden.Equal(t, "testdata/facts.json", append(line, '\n'))
 	})
 }
 

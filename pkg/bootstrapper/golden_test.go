@@ -18,9 +18,10 @@ import (
 	"github.com/windowsmachine/operator/pkg/kubelet"
 	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/pkg/planner"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the goldens; read them before you commit them")
+var _ = flag.Bool("update", false, "rewrite the goldens; read them before you commit them")
 
 // versions are those for which the outcome is written down, with the runtime that goes with each; "" is Docker.
 func versions() []struct{ kubelet, containerd string } {
@@ -61,24 +62,7 @@ func TestGoldens(t *testing.T) {
 			}
 			sound(t, v.kubelet, part)
 		}
-		golden(t, v.kubelet+".txt", first)
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
+		golden.Equal(t, filepath.Join("testdata", v.kubelet+".txt"), first)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
 func TestMain(m *testing.M) {
@@ -35,18 +35,7 @@ func TestRenderGoldens(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join("testdata", name+".conflist")
-		if flag.Lookup("update").Value.String() == "true" {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		golden.Equal(t, path, got)
 		c, err := Parse(got)
 		if err != nil || c.Name != "windowsmachine" || !c.List {
 			t.Errorf("%s: %+v %v", name, c, err)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windowsmachine/operator/pkg/kubelet"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
 func TestMain(m *testing.M) {
@@ -99,26 +100,10 @@ func TestConfigByVersion(t *testing.T) {
 					t.Errorf("1.%d: %s", n, b)
 				}
 				if n == 30 || n == 37 {
-					golden(t, filepath.Join("testdata", tc.name+"-1."+map[int]string{30: "30", 37: "37"}[n]+".yaml"), b)
+					golden.Equal(t, filepath.Join("testdata", tc.name+"-1."+map[int]string{30: "30", 37: "37"}[n]+".yaml"), b)
 				}
 			}
 		})
-	}
-}
-
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s: -want +got\n%s", path, diff)
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
 func TestMain(m *testing.M) {
@@ -234,27 +234,11 @@ func TestCases(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			p, err := build(t, dir)
 			if err != nil {
-				expect(t, filepath.Join(dir, "error.txt"), err.Error()+"\n")
+				golden.Equal(t, filepath.Join(dir, "error.txt"), []byte(err.Error()+"\n"))
 				return
 			}
-			expect(t, filepath.Join(dir, "plan.json"), readable(t, p))
+			golden.Equal(t, filepath.Join(dir, "plan.json"), []byte(readable(t, p)))
 		})
-	}
-}
-
-func expect(t *testing.T, path, got string) {
-	t.Helper()
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -3,9 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/test/golden"
 	"github.com/windowsmachine/operator/test/sources"
 )
 
@@ -115,18 +114,7 @@ func TestNetworkGoldens(t *testing.T) {
 		}
 		got := networkDocument(t, p)
 		path := filepath.Join("testdata", "networks", name+".json")
-		if flag.Lookup("update").Value.String() == "true" {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		golden.Equal(t, path, got)
 		of, err := sources.Fields(got)
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +24,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/plan"
 	"github.com/windowsmachine/operator/test/bed"
+	"github.com/windowsmachine/operator/test/golden"
 	"github.com/windowsmachine/operator/test/hostsim"
 )
 
@@ -126,7 +125,7 @@ func (s *scene) golden(name string, h *v1alpha1.WindowsHost) {
 			s.t.Errorf("kubectl describe does not show %q:\n%s", text, description)
 		}
 	}
-	compareGolden(s.t, name, s.normal(shown.String()))
+	golden.Equal(s.t, filepath.Join("testdata", name+".golden"), []byte(s.normal(shown.String())))
 }
 
 // replacements are for what no test knows beforehand.
@@ -158,24 +157,6 @@ func (s *scene) normal(text string) string {
 		text = r.what.ReplaceAllString(text, r.by)
 	}
 	return text
-}
-
-func compareGolden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got\n%s", path, diff)
-	}
 }
 
 // ownSecret gives the host a Secret of its own.

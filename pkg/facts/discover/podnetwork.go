@@ -90,8 +90,8 @@ func readAs[T any](ctx context.Context, g *gatherer, resource string, kind schem
 		return nil, err
 	}
 	out := new(T)
-	if err := convert(u.Object, out); err != nil {
-		return nil, nil //nolint:nilerr,nilnil // see above
+	if convert(u.Object, out) != nil {
+		out = nil
 	}
 	return out, nil
 }

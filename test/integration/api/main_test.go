@@ -33,7 +33,7 @@ const (
 	machineNamespace = "openshift-machine-api"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+var _ = flag.Bool("update", false, "write the golden files")
 
 // cp is the control plane of all tests of the package, with config/default and OpenShift's CRDs; admin is its administrator.
 var (

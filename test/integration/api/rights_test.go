@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +21,7 @@ import (
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/facts/discover"
 	"github.com/windowsmachine/operator/pkg/ticket"
+	"github.com/windowsmachine/operator/test/golden"
 )
 
 // right is a question about the operator's account, written "verb resource.group/subresource [name]" and a namespace.
@@ -209,19 +209,7 @@ func TestW69RightsAreTheseAndNoOthers(t *testing.T) {
 			fmt.Fprintf(&b, "\nnamespace %s\n%s", all.Items[i].Name, lines(own))
 		}
 	}
-	const golden = "testdata/rights.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("rights differ from %s (-want +got):\n%s", golden, diff)
-	}
+	golden.Equal(t, "testdata/rights.golden", []byte(b.String()))
 	if strings.Contains(b.String(), "*") {
 		t.Error("a right has a wildcard")
 	}

@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	update = flag.Bool("update", false, "write the golden files")
+	_ = flag.Bool("update", false, "write the golden files")
 	// run is set by TestMain, before any test.
 	run *suite
 )

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/test/bed"
+	"github.com/windowsmachine/operator/test/golden"
 	"github.com/windowsmachine/operator/test/hostsim"
 )
 
@@ -277,16 +277,7 @@ func nodeReady(n *corev1.Node) bool {
 func (r *rig) golden(name string, text []byte) {
 	r.t.Helper()
 	text = bytes.ReplaceAll(text, []byte(r.bed.URL()), []byte("https://api-int:6443"))
-	path := filepath.Join("testdata", name)
-	if *update {
-		r.must(os.WriteFile(path, text, 0o644))
-		return
-	}
-	want, err := os.ReadFile(path)
-	r.must(err)
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		r.t.Errorf("%s -want +got\n%s", path, diff)
-	}
+	golden.Equal(r.t, filepath.Join("testdata", name), text)
 }
 
 func (r *rig) goldenYAML(name string, value any) {

@@ -39,20 +39,23 @@ const (
 )
 
 func main() {
+	if err := measured(); err != nil {
+		fmt.Fprintln(os.Stderr, "measure:", err)
+		os.Exit(1)
+	}
+}
+
+func measured() error {
 	agent := flag.String("agent", "out/wmcb.exe", "the program that is measured")
 	source := flag.String("source", "test/wine", "the folder of package wine")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	w, err := run(ctx, *agent, *source)
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(w)
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "measure:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		return err
 	}
+	return json.NewEncoder(os.Stdout).Encode(w)
 }
 
 // run measures on a machine of its own, which is gone afterwards.

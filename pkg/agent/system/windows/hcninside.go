@@ -47,7 +47,7 @@ func endpointAttached(state uint16) bool {
 // remoteSubnet are the settings of policyRemoteSubnet. Package hcn has them with a virtual subnet of 16 bits.
 type remoteSubnet struct {
 	DestinationPrefix           string `json:"DestinationPrefix"`
-	IsolationID                 uint32 `json:"IsolationId"`
+	IsolationID                 int    `json:"IsolationId"`
 	ProviderAddress             string `json:"ProviderAddress"`
 	DistributedRouterMacAddress string `json:"DistributedRouterMacAddress"`
 }
@@ -55,7 +55,7 @@ type remoteSubnet struct {
 // remotePolicy returns the policy that sends packets for r.Prefix to its node.
 func remotePolicy(r plan.RemoteSubnet) hcnPolicy {
 	return hcnPolicy{Type: policyRemoteSubnet, Settings: settings(remoteSubnet{
-		DestinationPrefix: r.Prefix, IsolationID: uint32(r.VSID), ProviderAddress: r.ProviderAddress, //nolint:gosec // 24 bits, see plan.Validate
+		DestinationPrefix: r.Prefix, IsolationID: r.VSID, ProviderAddress: r.ProviderAddress,
 		DistributedRouterMacAddress: hnsMAC(r.MAC),
 	})}
 }
@@ -67,7 +67,7 @@ func remoteFrom(p hcnPolicy) (r plan.RemoteSubnet, ok bool) {
 		return r, false
 	}
 	return plan.RemoteSubnet{
-		Prefix: s.DestinationPrefix, ProviderAddress: s.ProviderAddress, MAC: planMAC(s.DistributedRouterMacAddress), VSID: int(s.IsolationID),
+		Prefix: s.DestinationPrefix, ProviderAddress: s.ProviderAddress, MAC: planMAC(s.DistributedRouterMacAddress), VSID: s.IsolationID,
 	}, true
 }
 

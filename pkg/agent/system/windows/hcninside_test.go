@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/windowsmachine/operator/pkg/plan"
+	"github.com/windowsmachine/operator/test/golden"
 	"github.com/windowsmachine/operator/test/sources"
 )
 
-var update = flag.Bool("update", false, "write the files in testdata/requests")
+var _ = flag.Bool("update", false, "write the files in testdata/requests")
 
 // planned are the networks of a golden of pkg/planner, so that the two goldens together lead from a cluster to the requests.
 func planned(t *testing.T, mode string) []plan.Network {
@@ -74,18 +73,7 @@ func TestRequestGoldens(t *testing.T) {
 		}
 		got = append(got, '\n')
 		path := filepath.Join("testdata", "requests", mode+".json")
-		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(want, got) {
-			t.Errorf("%s: %s", mode, cmp.Diff(string(want), string(got)))
-		}
+		golden.Equal(t, path, got)
 		of, err := sources.Fields(got)
 		if err != nil {
 			t.Fatal(err)
