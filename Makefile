@@ -102,7 +102,7 @@ verify: ## Check generated files, documents, and that the product links no test 
 	hack/verify-ansible.sh
 
 .PHONY: bench
-bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 8 minutes; QUICK=1 for one; as root with wmcb.exe under Wine)
+bench: controlplane out/windows-machine-operator out/wmcb.exe ## Measure what configuring costs: JSON and tables (about 12 minutes; QUICK=1 for one; as root with wmcb.exe under Wine)
 	@mkdir -p out && go build -o out/ ./test/cmd/bench ./test/wine/measure && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o out/wmcb ./cmd/wmcb
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory wine || echo "bench: wmcb.exe is not started" >&2; fi
 	@out/bench --measure out/measure $(if $(QUICK),--quick)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
@@ -69,9 +68,6 @@ func main() {
 	}
 }
 
-// gcPercent is how much garbage may be beside what is in use, in percent of it; Go's own is 100.
-const gcPercent = 50
-
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -111,16 +107,11 @@ func (o options) check() error {
 
 var errAtLeastOne = errors.New("must be at least 1")
 
-// prepare sets what is the process's.
+// prepare sets up the log.
 func prepare(o options) {
 	level := zapcore.InfoLevel
 	if o.debug {
 		level = zapcore.DebugLevel
-	}
-	// The operator waits most of the time, and is at its largest in the moments after a start when it asks all machines: there is processor time to
-	// collect garbage earlier. GOGC in the environment says otherwise.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 	}
 	ctrl.SetLogger(zap.New(zap.UseDevMode(false), zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel)))
 }
