@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/windowsmachine/operator/pkg/apis/v1alpha1"
 	"github.com/windowsmachine/operator/pkg/facts"
 	"github.com/windowsmachine/operator/pkg/plan"
@@ -42,9 +44,24 @@ func (p *pass) rangeMatters() bool {
 	return p.ranges != nil && podcidr.Needs(v1alpha1.NetworkMode(p.network().Mode))
 }
 
+// ofCluster are the reasons for which a machine is not asked at all. They end with their cause, also for a machine that then cannot be asked.
+func ofCluster() []string {
+	return []string{
+		v1alpha1.ReasonProfileMissing, v1alpha1.ReasonFactsMissing, v1alpha1.ReasonFactsForbidden, v1alpha1.ReasonIgnitionMissing, v1alpha1.ReasonNetworkUnfit,
+		v1alpha1.ReasonPodCIDRUnchecked, v1alpha1.ReasonNodeCIDRsNotAllocated, v1alpha1.ReasonNodeCIDRsIncomplete, v1alpha1.ReasonPodCIDRRangeExhausted,
+		v1alpha1.ReasonControllerManagerSilent, v1alpha1.ReasonPodCIDROverlap, v1alpha1.ReasonPodCIDRMismatch, v1alpha1.ReasonPodCIDRTwoWriters,
+	}
+}
+
 // ranged keeps a machine that has not been begun from being touched as long as its Node would get no range, or one that may be another's.
 func (p *pass) ranged() bool {
-	if !p.rangeMatters() || p.host.Status.Plan != nil {
+	if p.host.Status.Plan != nil {
+		return true
+	}
+	if c := meta.FindStatusCondition(p.before.Conditions, v1alpha1.ConditionPreflightPassed); c != nil && slices.Contains(ofCluster(), c.Reason) {
+		p.preflight = wait(v1alpha1.ReasonNotChecked, "the machine has not been asked yet")
+	}
+	if !p.rangeMatters() {
 		return true
 	}
 	switch w := p.ranges.Wait; {

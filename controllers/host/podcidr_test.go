@@ -81,6 +81,28 @@ func TestNoMachineIsTouchedBeforeRangesAreKnown(t *testing.T) {
 	}
 }
 
+// TestWhatTheClusterLackedIsNotSaidForEver: a machine that cannot be asked does not go on saying what the cluster lacked before; what was found out about
+// a machine itself stays.
+func TestWhatTheClusterLackedIsNotSaidForEver(t *testing.T) {
+	said := func(reason string) func(*view) {
+		return func(v *view) {
+			v.creds = credentials{problem: no(v1alpha1.ReasonCredentialsMissing, "no Secret")}
+			v.host.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPreflightPassed, Status: metav1.ConditionFalse, Reason: reason}}
+		}
+	}
+	for reason, want := range map[string]string{
+		v1alpha1.ReasonNodeCIDRsNotAllocated: v1alpha1.ReasonNotChecked,
+		v1alpha1.ReasonPodCIDRUnchecked:      v1alpha1.ReasonNotChecked,
+		v1alpha1.ReasonFactsMissing:          v1alpha1.ReasonNotChecked,
+		v1alpha1.ReasonPreflightFailed:       "",
+	} {
+		p := walk(aView(bridged(), said(reason)))
+		if p.preflight.reason != want || p.reachable.reason != v1alpha1.ReasonCredentialsMissing {
+			t.Errorf("after %s: PreflightPassed %+v, Reachable %+v; want %q", reason, p.preflight, p.reachable, want)
+		}
+	}
+}
+
 // TestRangeOfARegisteredNode: what is said of it, and whether a network is made of it.
 func TestRangeOfARegisteredNode(t *testing.T) {
 	refused := func(r *podcidr.Result) {
